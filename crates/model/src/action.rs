@@ -1,0 +1,397 @@
+//! The verbs as data: what every surface asks, and what the engine answers.
+//!
+//! The command line, HTTP, MCP and Python all produce an [`Action`]; one
+//! function carries it out and returns a [`Reply`].
+
+use crate::{Change, Id, Policy, Record, Tier, Verb};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A request. `sandbox: None` means the latest one of the caller's directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "action", rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum Action {
+    Run(Run),
+    Fork {
+        sandbox: Option<String>,
+        name: Option<String>,
+        #[serde(default)]
+        ask: Policy,
+        ttl_ms: Option<u64>,
+    },
+    Snapshot {
+        sandbox: Option<String>,
+        name: Option<String>,
+    },
+    Rollback {
+        sandbox: Option<String>,
+        to: String,
+    },
+    /// Changes against the base, or against a snapshot of the same sandbox.
+    Diff {
+        sandbox: Option<String>,
+        since: Option<String>,
+    },
+    List {
+        #[serde(default)]
+        all: bool,
+    },
+    Show {
+        sandbox: Option<String>,
+    },
+    Log {
+        sandbox: Option<String>,
+        limit: Option<u64>,
+    },
+    Drop {
+        sandboxes: Vec<String>,
+        #[serde(default)]
+        force: bool,
+    },
+    /// Copies into or out of a sandbox; exactly one side names a sandbox.
+    Copy {
+        from: String,
+        to: String,
+    },
+    Export {
+        sandbox: Option<String>,
+        to: String,
+    },
+    Import {
+        from: String,
+        name: Option<String>,
+    },
+    Volume(VolumeVerb),
+    Gc {
+        #[serde(default)]
+        dry_run: bool,
+    },
+}
+
+impl Action {
+    /// The verb, as it stands in policies and in the journal.
+    pub fn verb(&self) -> Verb {
+        match self {
+            Action::Run(_) => Verb::Run,
+            Action::Fork { .. } => Verb::Fork,
+            Action::Snapshot { .. } => Verb::Snapshot,
+            Action::Rollback { .. } => Verb::Rollback,
+            Action::Diff { .. } => Verb::Diff,
+            Action::List { .. } => Verb::List,
+            Action::Show { .. } => Verb::Show,
+            Action::Log { .. } => Verb::Log,
+            Action::Drop { .. } => Verb::Drop,
+            Action::Copy { .. } => Verb::Copy,
+            Action::Export { .. } => Verb::Export,
+            Action::Import { .. } => Verb::Import,
+            Action::Volume(_) => Verb::Volume,
+            Action::Gc { .. } => Verb::Gc,
+        }
+    }
+}
+
+/// What to run, where and within which bounds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// An existing sandbox to run in; otherwise a fork of reality is made.
+    #[serde(default)]
+    pub sandbox: Option<String>,
+    /// The name of the new sandbox.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Drop the new sandbox afterwards.
+    #[serde(default)]
+    pub discard: bool,
+    /// Variables set inside on top of the filtered environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Working directory inside; the caller's by default.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// The template of a new sandbox.
+    #[serde(default)]
+    pub template: Option<String>,
+    /// What is asked to be narrower than the sandbox's policy.
+    #[serde(default)]
+    pub ask: Policy,
+    /// What the run should reach. A new sandbox has no network unless asked;
+    /// an existing one cannot be given more than it has.
+    #[serde(default)]
+    pub network: Option<crate::Network>,
+    /// How long a new sandbox may be forgotten before it expires.
+    #[serde(default)]
+    pub ttl_ms: Option<u64>,
+}
+
+/// What can be done with volumes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "volume", rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum VolumeVerb {
+    Create { name: String },
+    List,
+    Show { name: String },
+    Rm { name: String },
+    Import { name: String, from: String },
+}
+
+/// Where a mount's entries come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MountSource {
+    /// A named volume, which outlives sandboxes.
+    Volume(String),
+    /// A directory of the host.
+    Host(String),
+    /// An empty directory that lives in the sandbox's own layers.
+    Scratch,
+}
+
+/// Whether a mount can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum MountAccess {
+    Read,
+    Write,
+}
+
+/// Path, source and access; its life follows from its source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    /// Where it appears inside.
+    pub at: String,
+    /// What appears there.
+    pub source: MountSource,
+    /// Whether it can be written.
+    pub access: MountAccess,
+}
+
+/// How a run ended. All of these are successful runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// The program returned.
+    Exited,
+    /// A signal ended it.
+    Signalled,
+    /// The time limit ended it.
+    Timeout,
+    /// The memory limit ended it.
+    Memory,
+    /// The disk limit ended it.
+    Disk,
+    /// The output limit ended it.
+    Output,
+}
+
+/// What a run used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Wall-clock time of the program.
+    pub wall_ms: u64,
+    /// Processor time of all its processes.
+    pub cpu_ms: u64,
+    /// Highest memory of all processes (of the largest one, where no memory
+    /// controller was available).
+    pub memory_peak_bytes: u64,
+    /// Bytes read from disks.
+    pub io_read_bytes: u64,
+    /// Bytes written to disks.
+    pub io_write_bytes: u64,
+}
+
+/// How far reality moved under a live base.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Staleness {
+    /// Time since the fork.
+    pub behind_ms: u64,
+    /// Host files changed since, below the sandbox's directory (at most 100).
+    pub changed: Vec<String>,
+    /// Set when there were more, or the walk was cut short.
+    pub more: bool,
+}
+
+/// The answer to `run`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunReply {
+    /// Name of the sandbox; it may be dropped already, see `kept`.
+    pub sandbox: String,
+    /// Its id.
+    pub id: Id,
+    /// Whether it still exists.
+    pub kept: bool,
+    /// Exit status as a shell would show it.
+    pub exit: i32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Captured output (lossy UTF-8); empty when it was streamed.
+    pub stdout: String,
+    /// Captured errors.
+    pub stderr: String,
+    /// Whether some output was left out.
+    pub truncated: bool,
+    /// What it used.
+    pub usage: Usage,
+    /// How it was fenced in.
+    pub isolation: Isolation,
+    /// What differs from the base now.
+    pub changes: Vec<Change>,
+    /// Whether `changes` was cut at its bound.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changes_truncated: bool,
+    /// How far reality moved, when it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale: Option<Staleness>,
+}
+
+/// The tier reached, and what was missing on the way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Isolation {
+    /// The tier.
+    pub tier: Tier,
+    /// Fences that could not be put up, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+}
+
+/// One sandbox in a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxInfo {
+    /// Its name.
+    pub name: String,
+    /// Its id.
+    pub id: Id,
+    /// The parent's name; `None` is reality.
+    pub parent: Option<String>,
+    /// The layer it started from; `None` is reality.
+    pub base: Option<Id>,
+    /// `idle` or `running`.
+    pub state: String,
+    /// When it was made, ISO 8601.
+    pub created: String,
+    /// When it expires, ISO 8601.
+    pub expires: Option<String>,
+    /// Bytes in its own layers.
+    pub size_bytes: u64,
+    /// Its policy.
+    pub policy: Policy,
+    /// Its template.
+    pub template: String,
+    /// The host directory it was made in.
+    pub directory: String,
+}
+
+/// A sealed layer with a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotInfo {
+    /// Its name.
+    pub name: String,
+    /// The layer.
+    pub layer: Id,
+    /// When, ISO 8601.
+    pub created: String,
+}
+
+/// The answer to `show`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShowReply {
+    /// What `list` says of it.
+    #[serde(flatten)]
+    pub info: SandboxInfo,
+    /// Layers below its top, nearest first.
+    pub depth: usize,
+    /// Its snapshots, newest first.
+    pub snapshots: Vec<SnapshotInfo>,
+    /// Its mounts.
+    pub mounts: Vec<Mount>,
+    /// Its children's names.
+    pub children: Vec<String>,
+    /// How many paths differ from the base.
+    pub changes: usize,
+    /// How far reality moved.
+    pub stale: Option<Staleness>,
+}
+
+/// The answer to `diff`. Contents are read through the engine's patch writer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiffReply {
+    /// The sandbox's name.
+    pub sandbox: String,
+    /// What differs, sorted by path.
+    pub changes: Vec<Change>,
+    /// How far reality moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale: Option<Staleness>,
+}
+
+/// The answer to `list`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListReply {
+    /// All sandboxes that exist, oldest first.
+    pub sandboxes: Vec<SandboxInfo>,
+}
+
+/// The answer to `log`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogReply {
+    /// Newest first.
+    pub records: Vec<Record>,
+}
+
+/// The answer to `gc`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GcReply {
+    /// Sandboxes that had expired.
+    pub expired: Vec<String>,
+    /// Layers nobody stood on.
+    pub layers: u64,
+    /// Bytes freed (or that would be, with `dry_run`).
+    pub bytes: u64,
+}
+
+/// One volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeInfo {
+    /// Its name.
+    pub name: String,
+    /// When it was made, ISO 8601.
+    pub created: String,
+    /// Bytes in it.
+    pub size_bytes: u64,
+    /// Sandboxes that mount it.
+    pub used_by: Vec<String>,
+}
+
+/// The answer to `export`, `import` and `cp`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchiveReply {
+    /// The sandbox, where there is one.
+    pub sandbox: String,
+    /// Entries written.
+    pub entries: u64,
+    /// Bytes of content written.
+    pub bytes: u64,
+}
+
+/// An answer, by the shape of its verb.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+#[allow(missing_docs, clippy::large_enum_variant)] // one reply lives at a time
+pub enum Reply {
+    Run(Box<RunReply>),
+    Show(Box<ShowReply>),
+    Sandbox(SandboxInfo),
+    Snapshot(SnapshotInfo),
+    Diff(DiffReply),
+    List(ListReply),
+    Log(LogReply),
+    Archive(ArchiveReply),
+    Gc(GcReply),
+    Volumes { volumes: Vec<VolumeInfo> },
+    Volume(VolumeInfo),
+    Done { dropped: Vec<String> },
+}

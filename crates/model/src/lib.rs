@@ -1,0 +1,32 @@
+//! Plain data shared by every part of fractal.
+//!
+//! This crate holds the words of the system: ids, paths, changes, policy,
+//! actions, replies, records and errors, and the pure rules over them (the
+//! policy lattice, the three-way check, the reference model). It performs no
+//! I/O, reads no clock and starts no thread, so that everything in it can be
+//! tested by calling a function.
+
+mod action;
+mod change;
+mod error;
+mod id;
+mod merge;
+mod path;
+mod policy;
+mod record;
+pub mod reference;
+mod units;
+
+pub use action::{
+    Action, ArchiveReply, DiffReply, GcReply, Isolation, ListReply, LogReply, Mount, MountAccess,
+    MountSource, Outcome, Reply, Run, RunReply, SandboxInfo, ShowReply, SnapshotInfo, Staleness,
+    Usage, VolumeInfo, VolumeVerb,
+};
+pub use change::{Change, ChangeKind, EntryKind};
+pub use error::{Code, Error, Result};
+pub use id::{Id, Name};
+pub use merge::{Verdict, three_way};
+pub use path::SandboxPath;
+pub use policy::{Limits, Network, Policy, Tier, Verb, Wider};
+pub use record::{Record, RecordBody};
+pub use units::{format_bytes, format_duration_ms, parse_bytes, parse_duration_ms};
