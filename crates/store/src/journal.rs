@@ -1,0 +1,128 @@
+//! The chain of records: how one is added, how all are checked.
+//!
+//! `head` holds number and hash of the last record. It saves a search on
+//! every append, and shows when records were cut off at the end, which a
+//! chain alone cannot.
+
+use crate::{Problem, Result, StoreError, Tx};
+use fractal_model::{Record, RecordBody};
+use rusqlite::{Connection, params};
+
+impl Tx<'_> {
+    /// Adds a record to the journal, chained to the one before.
+    pub fn append(&self, body: RecordBody) -> Result<Record> {
+        let json = serde_json::to_string(&body)
+            .map_err(|error| StoreError::corrupt(format!("a record cannot be written: {error}")))?;
+        let (last, prev) = head(self.conn)?;
+        let seq = last + 1;
+        let hash = Record::chain_hash(seq, &prev, &json);
+        let sandbox = body.sandbox.map(String::from);
+        let sql = "INSERT INTO journal (seq, prev, hash, sandbox, body) VALUES (?1,?2,?3,?4,?5)";
+        self.run(sql, params![seq, prev, hash, sandbox, json])?;
+        self.run("UPDATE head SET seq = ?1, hash = ?2", params![seq, hash])?;
+        Ok(Record { seq, body, prev, hash })
+    }
+}
+
+/// Number and hash of the last record.
+pub(crate) fn head(conn: &Connection) -> Result<(u64, String)> {
+    let mut statement = conn.prepare_cached("SELECT seq, hash FROM head")?;
+    Ok(statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?)
+}
+
+/// A journal row as the exact text it is stored as.
+pub(crate) struct Link {
+    pub seq: u64,
+    pub prev: String,
+    pub hash: String,
+    pub body: String,
+}
+
+impl Link {
+    pub(crate) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Link> {
+        Ok(Link { seq: row.get(0)?, prev: row.get(1)?, hash: row.get(2)?, body: row.get(3)? })
+    }
+
+    /// Says what breaks between the record before and this one.
+    pub(crate) fn fault(&self, last: u64, last_hash: &str) -> Option<String> {
+        if self.seq != last + 1 {
+            return Some(format!("record {} follows record {last}", self.seq));
+        }
+        if self.prev != last_hash {
+            return Some("it does not point at the record before".to_owned());
+        }
+        if Record::chain_hash(self.seq, &self.prev, &self.body) != self.hash {
+            return Some("its content does not match its hash".to_owned());
+        }
+        let body: std::result::Result<RecordBody, _> = serde_json::from_str(&self.body);
+        body.err().map(|error| format!("it cannot be read: {error}"))
+    }
+}
+
+/// Walks the whole chain and reports the first place where it breaks; what
+/// follows a break cannot be judged.
+pub(crate) fn check_chain(conn: &Connection) -> Result<Option<Problem>> {
+    let mut statement = conn.prepare("SELECT seq, prev, hash, body FROM journal ORDER BY seq")?;
+    let mut rows = statement.query([])?;
+    let (mut last, mut last_hash) = (0, Record::GENESIS.to_owned());
+    while let Some(row) = rows.next()? {
+        let link = Link::read(row)?;
+        if let Some(detail) = link.fault(last, &last_hash) {
+            return Ok(Some(Problem::Chain { seq: link.seq, detail }));
+        }
+        (last, last_hash) = (link.seq, link.hash);
+    }
+    let (head_seq, head_hash) = head(conn)?;
+    let whole = (head_seq, head_hash) == (last, last_hash);
+    let detail = || format!("the journal ends at record {last}, but {head_seq} were written");
+    Ok((!whole).then(|| Problem::Chain { seq: last + 1, detail: detail() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = include_str!("../../../docs/format.md");
+
+    /// Reads the lines `seq`, `prev`, `body` and `hash` of the format page.
+    fn example() -> Vec<Link> {
+        let column = |key: &str| -> Vec<String> {
+            let lines = PAGE.lines().filter_map(|line| line.strip_prefix(key));
+            lines.map(|rest| rest.trim().to_owned()).collect()
+        };
+        let numbers = column("seq  ").into_iter().map(|text| text.parse().expect("a number"));
+        numbers
+            .zip(column("prev "))
+            .zip(column("body "))
+            .zip(column("hash ").into_iter().filter(|text| text.len() == 64))
+            .map(|(((seq, prev), body), hash)| Link { seq, prev, hash, body })
+            .collect()
+    }
+
+    #[test]
+    fn the_worked_example_of_the_format_page_is_true() {
+        let links = example();
+        assert_eq!(links.len(), 2);
+        assert_eq!(links[0].fault(0, Record::GENESIS), None);
+        assert_eq!(links[1].fault(1, &links[0].hash), None);
+        for link in links {
+            let body: RecordBody = serde_json::from_str(&link.body).expect("it reads");
+            assert_eq!(serde_json::to_string(&body).expect("it writes"), link.body);
+        }
+    }
+
+    #[test]
+    fn the_format_page_names_every_column() {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let conn = crate::schema::create(&home.path().join("db")).expect("it is new");
+        let sql = "SELECT DISTINCT column.name FROM sqlite_schema AS item \
+                   JOIN pragma_table_info(item.name) AS column WHERE item.type = 'table'";
+        let names: Vec<String> =
+            crate::read::many(&conn, sql, [], |row| row.get(0)).expect("SQLite knows its tables");
+        assert!(names.len() > 20, "{names:?}");
+        for name in names {
+            let named = PAGE.contains(&format!("`{name}`")) || PAGE.contains(&format!(".{name}`"));
+            assert!(named, "docs/format.md does not name `{name}`");
+        }
+    }
+}

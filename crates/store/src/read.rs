@@ -1,0 +1,181 @@
+//! The questions: the same on the store and inside a transaction.
+//!
+//! [`Reads`] has two implementors. On a [`crate::Store`] each question sees
+//! the latest commit; on a [`crate::Tx`] it sees the transaction's own writes.
+
+use crate::rows::{RECORD_COLUMNS, read_record};
+use crate::{LayerRow, Result, RunRow, SandboxRow, SnapshotRow, Store, Tx, VolumeRow};
+use fractal_model::{Id, Record};
+use rusqlite::{Connection, OptionalExtension, Params, Row};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Where questions can be asked.
+pub trait Reads {
+    #[doc(hidden)]
+    fn ask<T>(&self, job: impl FnOnce(&Connection) -> Result<T>) -> Result<T>;
+
+    /// The sandbox with this id.
+    fn sandbox(&self, id: Id) -> Result<Option<SandboxRow>> {
+        let sql = sandbox_sql("WHERE id = ?1");
+        self.ask(|conn| one(conn, &sql, [id.as_str()], SandboxRow::read))
+    }
+
+    /// The sandbox with this name.
+    fn sandbox_named(&self, name: &str) -> Result<Option<SandboxRow>> {
+        let sql = sandbox_sql("WHERE name = ?1");
+        self.ask(|conn| one(conn, &sql, [name], SandboxRow::read))
+    }
+
+    /// The most recently touched sandbox that was made in this directory.
+    fn latest_in(&self, directory: &Path) -> Result<Option<SandboxRow>> {
+        let sql = sandbox_sql("WHERE directory = ?1 ORDER BY touched_ms DESC, id DESC LIMIT 1");
+        self.ask(|conn| one(conn, &sql, [directory.as_os_str().as_bytes()], SandboxRow::read))
+    }
+
+    /// All sandboxes, oldest first.
+    fn sandboxes(&self) -> Result<Vec<SandboxRow>> {
+        let sql = sandbox_sql("ORDER BY created_ms, id");
+        self.ask(|conn| many(conn, &sql, [], SandboxRow::read))
+    }
+
+    /// The sandboxes whose parent this is, oldest first.
+    fn children(&self, parent: Id) -> Result<Vec<SandboxRow>> {
+        let sql = sandbox_sql("WHERE parent = ?1 ORDER BY created_ms, id");
+        self.ask(|conn| many(conn, &sql, [parent.as_str()], SandboxRow::read))
+    }
+
+    /// One layer.
+    fn layer(&self, id: Id) -> Result<Option<LayerRow>> {
+        let sql = format!("SELECT {} FROM layer WHERE id = ?1", LayerRow::COLUMNS);
+        self.ask(|conn| one(conn, &sql, [id.as_str()], LayerRow::read))
+    }
+
+    /// A layer and everything below it, top first. Ends early where a row is
+    /// missing; a loop in damaged data ends after 10,000 layers.
+    fn stack(&self, top: Id) -> Result<Vec<LayerRow>> {
+        let sql = format!(
+            "WITH RECURSIVE down(at, depth) AS (
+                 SELECT ?1, 0
+                 UNION ALL
+                 SELECT below, depth + 1 FROM layer JOIN down ON id = at
+                 WHERE below IS NOT NULL AND depth < {STACK_MAX})
+             SELECT {} FROM down JOIN layer ON id = at ORDER BY depth",
+            LayerRow::COLUMNS
+        );
+        self.ask(|conn| many(conn, &sql, [top.as_str()], LayerRow::read))
+    }
+
+    /// The snapshots of a sandbox, newest first.
+    fn snapshots(&self, sandbox: Id) -> Result<Vec<SnapshotRow>> {
+        let sql = format!(
+            "SELECT {} FROM snapshot WHERE sandbox = ?1 ORDER BY created_ms DESC, rowid DESC",
+            SnapshotRow::COLUMNS
+        );
+        self.ask(|conn| many(conn, &sql, [sandbox.as_str()], SnapshotRow::read))
+    }
+
+    /// One snapshot by its name.
+    fn snapshot(&self, sandbox: Id, name: &str) -> Result<Option<SnapshotRow>> {
+        let sql = format!(
+            "SELECT {} FROM snapshot WHERE sandbox = ?1 AND name = ?2",
+            SnapshotRow::COLUMNS
+        );
+        self.ask(|conn| one(conn, &sql, [sandbox.as_str(), name], SnapshotRow::read))
+    }
+
+    /// All runs that live, or whose end nobody has recorded, oldest first.
+    fn runs(&self) -> Result<Vec<RunRow>> {
+        let sql = format!("SELECT {} FROM run ORDER BY id", RunRow::COLUMNS);
+        self.ask(|conn| many(conn, &sql, [], RunRow::read))
+    }
+
+    /// Those of one sandbox.
+    fn runs_of(&self, sandbox: Id) -> Result<Vec<RunRow>> {
+        let sql = format!("SELECT {} FROM run WHERE sandbox = ?1 ORDER BY id", RunRow::COLUMNS);
+        self.ask(|conn| many(conn, &sql, [sandbox.as_str()], RunRow::read))
+    }
+
+    /// All volumes by name.
+    fn volumes(&self) -> Result<Vec<VolumeRow>> {
+        let sql = format!("SELECT {} FROM volume ORDER BY name", VolumeRow::COLUMNS);
+        self.ask(|conn| many(conn, &sql, [], VolumeRow::read))
+    }
+
+    /// One volume.
+    fn volume(&self, name: &str) -> Result<Option<VolumeRow>> {
+        let sql = format!("SELECT {} FROM volume WHERE name = ?1", VolumeRow::COLUMNS);
+        self.ask(|conn| one(conn, &sql, [name], VolumeRow::read))
+    }
+
+    /// The newest records first, of one sandbox or of all.
+    fn journal(&self, sandbox: Option<Id>, limit: u64) -> Result<Vec<Record>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let wanted = if sandbox.is_some() { "WHERE sandbox = ?2" } else { "" };
+        let sql =
+            format!("SELECT {RECORD_COLUMNS} FROM journal {wanted} ORDER BY seq DESC LIMIT ?1");
+        self.ask(|conn| match sandbox {
+            Some(id) => many(conn, &sql, rusqlite::params![limit, id.as_str()], read_record),
+            None => many(conn, &sql, [limit], read_record),
+        })
+    }
+
+    /// Records that follow number `seq` (0 for all), oldest first: for tailing
+    /// the journal, or reading it in pages.
+    fn journal_after(&self, seq: u64, limit: u64) -> Result<Vec<Record>> {
+        let (seq, limit) = (seq.min(i64::MAX as u64), limit.min(i64::MAX as u64));
+        let sql =
+            format!("SELECT {RECORD_COLUMNS} FROM journal WHERE seq > ?1 ORDER BY seq LIMIT ?2");
+        self.ask(|conn| many(conn, &sql, [seq, limit], read_record))
+    }
+}
+
+/// More layers than any kernel stacks; bounds the walk down.
+const STACK_MAX: u32 = 10_000;
+
+impl Reads for Store {
+    fn ask<T>(&self, job: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        self.with_connection(job)
+    }
+}
+
+impl Reads for Tx<'_> {
+    fn ask<T>(&self, job: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        job(self.conn)
+    }
+}
+
+impl Store {
+    /// Bytes in a sandbox's own layers, those above its base: as noted for
+    /// sealed layers, as measured now for the others.
+    pub fn own_size(&self, sandbox: &SandboxRow) -> Result<u64> {
+        let own = self.stack(sandbox.top)?.into_iter();
+        let own = own.take_while(|layer| Some(layer.id) != sandbox.base);
+        own.map(|layer| if layer.sealed { Ok(layer.size_bytes) } else { self.layer_size(layer.id) })
+            .sum()
+    }
+}
+
+fn sandbox_sql(rest: &str) -> String {
+    format!("SELECT {} FROM sandbox {rest}", SandboxRow::COLUMNS)
+}
+
+pub(crate) fn one<T>(
+    conn: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Option<T>> {
+    Ok(conn.prepare_cached(sql)?.query_row(params, read).optional()?)
+}
+
+pub(crate) fn many<T>(
+    conn: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let rows = statement.query_map(params, read)?.collect::<rusqlite::Result<_>>()?;
+    Ok(rows)
+}

@@ -1,0 +1,94 @@
+//! After a crash: runs whose supervisor is gone.
+//!
+//! A process is named by its pid and its start time, so a pid that was used
+//! again does not keep a dead run alive.
+
+use crate::{Reads, Result, RunRow, Store, Tx, now_ms};
+use fractal_model::RecordBody;
+use std::fs;
+
+impl Store {
+    /// Records runs whose process is gone as lost and returns them, so that
+    /// the caller can clean up their cgroups. One query when nothing is wrong.
+    pub fn recover(&self) -> Result<Vec<RunRow>> {
+        let gone: Vec<RunRow> = self.runs()?.into_iter().filter(|run| !is_alive(run)).collect();
+        if gone.is_empty() {
+            return Ok(gone);
+        }
+        self.transact(|tx| {
+            let mut lost = Vec::new();
+            for run in gone {
+                // Another process may have been here since we looked.
+                if tx.delete_run(run.id)? {
+                    record_lost(tx, &run)?;
+                    lost.push(run);
+                }
+            }
+            Ok(lost)
+        })
+    }
+}
+
+fn record_lost(tx: &Tx<'_>, run: &RunRow) -> Result<()> {
+    let sandbox = tx.sandbox(run.sandbox)?;
+    let top = sandbox.as_ref().map(|sandbox| sandbox.top);
+    tx.append(RecordBody {
+        time_ms: now_ms(),
+        who: "owner".to_owned(),
+        action: "run".to_owned(),
+        sandbox: Some(run.sandbox),
+        name: sandbox.map(|sandbox| sandbox.name),
+        before: top,
+        after: top,
+        error: None,
+        detail: serde_json::json!({ "outcome": "lost", "run": run.id }),
+    })
+    .map(drop)
+}
+
+fn is_alive(run: &RunRow) -> bool {
+    process_start(run.pid) == Some(run.pid_start)
+}
+
+/// When a living process started, in clock ticks since boot: what belongs
+/// into [`RunRow::pid_start`]. `None` when it is gone or a zombie.
+pub fn process_start(pid: i32) -> Option<u64> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Fields are counted after the last parenthesis: the second one is the
+/// program's name, which may hold spaces and parentheses itself.
+fn parse_stat(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") {
+        return None;
+    }
+    // Field 22 of proc_pid_stat(5); the state was field 3.
+    fields.nth(18)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_time_is_read_past_any_program_name() {
+        let rest = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 777 20";
+        let check = |stat: String, expect: Option<u64>| {
+            assert_eq!(parse_stat(&stat), expect, "{stat}");
+        };
+        check(format!("42 (sh) S {rest}"), Some(777));
+        check(format!("42 (a) b) (c) R {rest}"), Some(777));
+        check(format!("42 (sh) Z {rest}"), None);
+        check("42 (sh) S 1 2".to_owned(), None);
+        check(String::new(), None);
+    }
+
+    #[test]
+    fn this_process_is_alive_and_pid_zero_is_not() {
+        let own = i32::try_from(std::process::id()).expect("pids are small");
+        assert!(process_start(own).is_some());
+        assert!(process_start(0).is_none());
+    }
+}

@@ -1,0 +1,175 @@
+//! The tables, their version, and how a connection is set up.
+//!
+//! `docs/format.md` describes every column; a change here changes that page
+//! and [`FORMAT_VERSION`]. A database is built under a temporary name and
+//! linked into place when it is complete, so that `state.db` either does not
+//! exist or has all its tables, however many processes create it at once.
+
+use crate::{Result, StoreError};
+use fractal_model::Record;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+use std::path::Path;
+use std::time::Duration;
+
+/// The version of the state directory this program writes.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Length of the write-ahead log at which it is moved into the database. The
+/// first process after a quiet time reads the whole log, so a short log keeps
+/// `open` fast.
+const LOG_BYTES_MAX: u64 = 256 << 10;
+
+/// Layers may be deleted in any order within a transaction, hence the deferred
+/// reference. `sandbox.parent` and `run.sandbox` are no references: both may
+/// outlive what they name.
+const TABLES: &str = "
+CREATE TABLE layer (
+    id          TEXT PRIMARY KEY NOT NULL,
+    below       TEXT REFERENCES layer(id) DEFERRABLE INITIALLY DEFERRED,
+    sealed      INTEGER NOT NULL,
+    created_ms  INTEGER NOT NULL,
+    size_bytes  INTEGER NOT NULL
+) STRICT;
+CREATE INDEX layer_below ON layer(below);
+
+CREATE TABLE sandbox (
+    id            TEXT PRIMARY KEY NOT NULL,
+    name          TEXT NOT NULL UNIQUE,
+    parent        TEXT,
+    base          TEXT REFERENCES layer(id),
+    top           TEXT NOT NULL REFERENCES layer(id),
+    policy        TEXT NOT NULL,
+    template      TEXT NOT NULL,
+    mounts        TEXT NOT NULL,
+    directory     BLOB NOT NULL,
+    created_ms    INTEGER NOT NULL,
+    touched_ms    INTEGER NOT NULL,
+    ttl_ms        INTEGER,
+    fork_ctime_ns INTEGER NOT NULL,
+    epoch         INTEGER NOT NULL
+) STRICT;
+CREATE INDEX sandbox_parent ON sandbox(parent);
+CREATE INDEX sandbox_base ON sandbox(base);
+CREATE INDEX sandbox_top ON sandbox(top);
+CREATE INDEX sandbox_directory ON sandbox(directory, touched_ms);
+
+CREATE TABLE snapshot (
+    sandbox     TEXT NOT NULL REFERENCES sandbox(id) ON DELETE CASCADE,
+    name        TEXT NOT NULL,
+    layer       TEXT NOT NULL REFERENCES layer(id),
+    created_ms  INTEGER NOT NULL,
+    PRIMARY KEY (sandbox, name)
+) STRICT;
+CREATE INDEX snapshot_layer ON snapshot(layer);
+
+CREATE TABLE run (
+    id          TEXT PRIMARY KEY NOT NULL,
+    sandbox     TEXT NOT NULL,
+    pid         INTEGER NOT NULL,
+    pid_start   INTEGER NOT NULL,
+    epoch       INTEGER NOT NULL,
+    cgroup      TEXT,
+    started_ms  INTEGER NOT NULL
+) STRICT;
+CREATE INDEX run_sandbox ON run(sandbox);
+
+CREATE TABLE volume (
+    name        TEXT PRIMARY KEY NOT NULL,
+    created_ms  INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE journal (
+    seq         INTEGER PRIMARY KEY NOT NULL,
+    prev        TEXT NOT NULL,
+    hash        TEXT NOT NULL,
+    sandbox     TEXT,
+    body        TEXT NOT NULL
+) STRICT;
+CREATE INDEX journal_sandbox ON journal(sandbox, seq);
+
+CREATE TABLE head (
+    one         INTEGER PRIMARY KEY NOT NULL CHECK (one = 1),
+    seq         INTEGER NOT NULL,
+    hash        TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE journal_salvaged (
+    repaired_ms INTEGER NOT NULL,
+    seq         INTEGER NOT NULL,
+    prev        TEXT NOT NULL,
+    hash        TEXT NOT NULL,
+    body        TEXT NOT NULL
+) STRICT;
+";
+
+/// Fills the empty file at `path` with all tables.
+pub(crate) fn create(path: &Path) -> Result<Connection> {
+    let conn = Connection::open(path)?;
+    conn.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE;")?;
+    conn.execute_batch(TABLES)?;
+    conn.execute("INSERT INTO head VALUES (1, 0, ?1)", [Record::GENESIS])?;
+    conn.pragma_update(None, "user_version", FORMAT_VERSION)?;
+    conn.execute_batch("COMMIT")?;
+    Ok(conn)
+}
+
+/// Opens an existing database, refuses other versions, sets it up.
+///
+/// Nothing is checked beyond the version: a command line opens the database
+/// in every command.
+pub(crate) fn connect(path: &Path, wait: Duration) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut conn = Connection::open_with_flags(path, flags)?;
+    conn.busy_handler(Some(patience(wait)))?;
+    check_version(&conn)?;
+    conn.set_prepared_statement_cache_capacity(64);
+    // The log stays behind on close: moving it into the database would cost a
+    // command that wrote one record three more waits for the disk.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    conn.execute_batch(
+        "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 0;",
+    )?;
+    Ok(conn)
+}
+
+/// Empties the log when it has grown long and nobody else uses it right now.
+///
+/// SQLite's own checkpoint leaves the log's length and only notes in shared
+/// memory that it was copied. That note dies with the last process, so a
+/// series of short commands would copy an ever longer log at every commit.
+pub(crate) fn shorten_log(conn: &mut Connection, log: &Path, wait: Duration) -> Result<()> {
+    if std::fs::metadata(log).map_or(0, |metadata| metadata.len()) < LOG_BYTES_MAX {
+        return Ok(());
+    }
+    // Without patience: whoever commits next will try again.
+    conn.busy_handler(None::<fn(i32) -> bool>)?;
+    let emptied = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    conn.busy_handler(Some(patience(wait)))?;
+    Ok(emptied?)
+}
+
+fn check_version(conn: &Connection) -> Result<()> {
+    let found: u32 = conn.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    match found {
+        FORMAT_VERSION => Ok(()),
+        0 => Err(StoreError::corrupt("it holds no fractal state")),
+        _ if found > FORMAT_VERSION => Err(StoreError::Newer { found, known: FORMAT_VERSION }),
+        _ => Err(StoreError::corrupt(format!("format {found} never existed"))),
+    }
+}
+
+/// Waits for a lock in short naps. SQLite's own handler sleeps up to 100 ms
+/// between tries, during which fifty processes that commit in a millisecond
+/// each pass by one that waits.
+fn patience(wait: Duration) -> impl FnMut(i32) -> bool + Send + 'static {
+    let mut since = std::time::Instant::now();
+    move |tries| {
+        if tries == 0 {
+            since = std::time::Instant::now();
+        }
+        let nap = if tries < 20 { 1 } else { 4 };
+        std::thread::sleep(Duration::from_millis(nap));
+        since.elapsed() < wait
+    }
+}

@@ -1,0 +1,10 @@
+//! The state directory from outside: many processes, crashes, damage.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod collecting;
+mod crash;
+mod damage;
+mod hostile;
+mod opening;
+mod support;
+mod writing;
