@@ -1,0 +1,271 @@
+//! The monitor: on the host, from start to clean-up.
+
+use super::init::init;
+use super::text::{PathBuffer, TextBuffer};
+use super::{Failure, Held, Prepared, WHY_ASKED, WHY_ENDED, WHY_TIME, usage_cpu_us};
+use crate::plan::{Mapping, SHIFT_BASE, SHIFT_COUNT};
+use crate::sys::{Errno, Sys, fd, process, security};
+use crate::wire::{self, Fence, Message};
+use std::ffi::CStr;
+use std::os::fd::RawFd;
+
+/// Runs in the caller's first child and never returns.
+pub fn monitor(prepared: &Prepared<'_>) -> ! {
+    process::block_signals();
+    let _ = process::new_session();
+    security::set_name(c"fractal-monitor");
+    fd::close_all_except(prepared.keep);
+    match start_init(prepared) {
+        Err((fence, errno)) => {
+            let message = Message::with(wire::SETUP_FAILED, fence as i32, errno);
+            let _ = message.send(prepared.control, None);
+            remove_groups(prepared);
+            process::exit_now(125)
+        }
+        Ok((init, held)) => {
+            if let Some(stdio) = prepared.stdio {
+                stdio.iter().for_each(|fd| fd::close(*fd));
+            }
+            let why = supervise(prepared, &init, &held);
+            if let Some(path) = prepared.living_file {
+                let _ = fd::unlink(path);
+            }
+            report_over(prepared, init.pid, why);
+            // Dropping the last reference tears the mounts down, which takes
+            // longer than the whole start: the caller does not wait for it.
+            held.iter().for_each(|fd| fd::close(*fd));
+            remove_groups(prepared);
+            settle_layer(prepared);
+            process::exit_now(0)
+        }
+    }
+}
+
+fn start_init(prepared: &Prepared<'_>) -> Result<(process::Child, Held), Failure> {
+    let at = |fence: Fence| move |errno: Errno| (fence, errno);
+    let joined = prepared.plan.join;
+    make_groups(prepared).map_err(at(Fence::Cgroup))?;
+    let rootless = matches!(prepared.plan.mapping, Mapping::Own { .. });
+    let user_namespace = if rootless { -1 } else { make_user_namespace(prepared.plan.mapping)? };
+    if let Some(living) = joined
+        && rootless
+    {
+        let entered = process::enter_namespace(living[0], libc::CLONE_NEWUSER);
+        entered.map_err(at(Fence::UserNamespace))?;
+    }
+    let namespaces = prepared.plan.namespaces;
+    let Some(child) = process::split(namespaces, 0).map_err(at(Fence::Namespaces))? else {
+        init(prepared, user_namespace, joined.unwrap_or([-1; 5]))
+    };
+    fd::close(prepared.sync.1);
+    let held = joined.unwrap_or_else(|| hold(child.pid));
+    match equip(prepared, &child, held, rootless && joined.is_none()) {
+        Ok(held) => Ok((child, held)),
+        Err(failure) => {
+            let _ = process::kill_pidfd(child.pidfd, libc::SIGKILL);
+            let _ = process::wait(child.pid, true);
+            Err(failure)
+        }
+    }
+}
+
+/// What the monitor does while init builds: maps and network.
+fn equip(
+    prepared: &Prepared<'_>,
+    child: &process::Child,
+    mut held: Held,
+    maps: bool,
+) -> Result<Held, Failure> {
+    let at = |fence: Fence| move |errno: Errno| (fence, errno);
+    if maps {
+        write_maps(child.pid, prepared.plan.mapping).map_err(at(Fence::Maps))?;
+    }
+    let mut network = None;
+    if prepared.plan.monitor_makes_network {
+        let mut path = PathBuffer::new();
+        let made = new_network(&mut path).map_err(at(Fence::Namespaces))?;
+        fd::close(held[3]);
+        held[3] = made;
+        network = Some(made);
+    }
+    let _ = Message::of(wire::GO).send(prepared.sync.0, network);
+    Ok(held)
+}
+
+/// The namespaces of a child, opened before it hides itself.
+fn hold(pid: i32) -> Held {
+    const FILES: [&[u8]; 5] = [b"ns/user", b"ns/ipc", b"ns/uts", b"ns/net", b"ns/mnt"];
+    let mut path = PathBuffer::new();
+    FILES.map(|file| fd::open(path.proc(pid, file), libc::O_RDONLY, 0).unwrap_or(-1))
+}
+
+/// Tells others what they can join.
+fn announce(prepared: &Prepared<'_>, held: &Held) {
+    let Some(path) = prepared.living_file else { return };
+    let mut text = TextBuffer::<96>::new();
+    text.push_number(process::own_pid() as u64);
+    for fd in held {
+        text.push(b" ");
+        text.push_number((*fd).max(0) as u64);
+    }
+    if let Ok(file) = fd::open(path, libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC, 0o600) {
+        let _ = fd::write(file, text.bytes());
+        fd::close(file);
+    }
+}
+
+/// The monitor itself has no use for a network, so it moves into the new
+/// namespace to make it.
+fn new_network(path: &mut PathBuffer) -> Sys<RawFd> {
+    process::unshare(libc::CLONE_NEWNET)?;
+    fd::open(path.text(b"/proc/self/ns/net"), libc::O_RDONLY, 0)
+}
+
+/// A user namespace needs a process in it while its maps are written.
+fn make_user_namespace(mapping: Mapping) -> Result<RawFd, Failure> {
+    let failed = |errno: Errno| (Fence::UserNamespace, errno);
+    let opened = process::with_sleeper(libc::CLONE_NEWUSER, |pid| {
+        write_maps(pid, mapping).map_err(|errno| (Fence::Maps, errno))?;
+        let mut path = PathBuffer::new();
+        fd::open(path.proc(pid, b"ns/user"), libc::O_RDONLY, 0).map_err(failed)
+    });
+    opened.map_err(failed)?
+}
+
+fn write_maps(pid: i32, mapping: Mapping) -> Sys<()> {
+    let mut path = PathBuffer::new();
+    let (uids, gids) = match mapping {
+        Mapping::Shifted => ((0, SHIFT_BASE, SHIFT_COUNT), (0, SHIFT_BASE, SHIFT_COUNT)),
+        Mapping::Same => ((0, 0, u32::MAX), (0, 0, u32::MAX)),
+        Mapping::Own { uid, gid } => {
+            // Without this an unprivileged process may not map groups.
+            fd::write_file(path.proc(pid, b"setgroups"), b"deny")?;
+            ((uid, uid, 1), (gid, gid, 1))
+        }
+    };
+    let mut line = TextBuffer::<64>::new();
+    fd::write_file(path.proc(pid, b"uid_map"), line.map_line(uids))?;
+    fd::write_file(path.proc(pid, b"gid_map"), line.map_line(gids))
+}
+
+/// Makes the groups with their limits; init joins them by itself.
+fn make_groups(prepared: &Prepared<'_>) -> Sys<()> {
+    let plan = &prepared.plan.cgroup;
+    for dir in &plan.dirs {
+        match fd::mkdir(dir.as_c(), 0o755) {
+            Ok(()) | Err(libc::EEXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    plan.writes
+        .iter()
+        .try_for_each(|(file, value)| fd::write_file(file.as_c(), value.as_c().to_bytes()))
+}
+
+/// A group can be removed once its last process is reaped; on version 1 that
+/// takes the kernel a moment.
+fn remove_groups(prepared: &Prepared<'_>) {
+    for dir in &prepared.plan.cgroup.dirs {
+        for _ in 0..200 {
+            match fd::rmdir(dir.as_c()) {
+                Err(libc::EBUSY) => process::sleep_ms(5),
+                _ => break,
+            }
+        }
+    }
+}
+
+fn settle_layer(prepared: &Prepared<'_>) {
+    let (Some(dir), Some(marker)) = (prepared.sync_dir, prepared.dirty_marker) else { return };
+    if let Ok(dir) = fd::open(dir, libc::O_RDONLY | libc::O_DIRECTORY, 0)
+        && fd::syncfs(dir).is_ok()
+    {
+        let _ = fd::unlink(marker);
+    }
+}
+
+/// Waits for init to end; enforces the deadline and the caller's wishes.
+fn supervise(prepared: &Prepared<'_>, init: &process::Child, held: &Held) -> i32 {
+    let mut why = WHY_ENDED;
+    let mut caller_alive = true;
+    let mut sync = prepared.sync.0;
+    loop {
+        let wait_ms = match prepared.deadline_ms {
+            Some(deadline) if why == WHY_ENDED => {
+                deadline.saturating_sub(process::monotonic_ms()).min(i32::MAX as u64) as i32
+            }
+            _ => -1,
+        };
+        let control = if caller_alive { prepared.control } else { -1 };
+        let mut polled = [
+            libc::pollfd { fd: init.pidfd, events: libc::POLLIN, revents: 0 },
+            libc::pollfd { fd: control, events: libc::POLLIN, revents: 0 },
+            libc::pollfd { fd: sync, events: libc::POLLIN, revents: 0 },
+        ];
+        let ready = fd::poll(&mut polled, wait_ms);
+        if polled[0].revents != 0 {
+            return why;
+        }
+        if polled[2].revents != 0 {
+            match Message::receive(sync) {
+                Ok(Some((message, _))) if message.kind == wire::READY => announce(prepared, held),
+                // Init is about to end, which the pidfd tells next.
+                _ => sync = -1,
+            }
+        }
+        if polled[1].revents != 0 {
+            match Message::receive(prepared.control) {
+                Ok(Some((message, _))) if message.kind == wire::SIGNAL => {
+                    let _ = message.send(prepared.sync.0, None);
+                }
+                Ok(Some((message, _))) if message.kind == wire::STOP => {
+                    why = WHY_ASKED + message.a;
+                    let _ = process::kill_pidfd(init.pidfd, libc::SIGKILL);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => {
+                    caller_alive = false;
+                    let _ = process::kill_pidfd(init.pidfd, libc::SIGKILL);
+                }
+            }
+        }
+        let late = prepared.deadline_ms.is_some_and(|deadline| process::monotonic_ms() >= deadline);
+        if late && why == WHY_ENDED && ready.is_ok() {
+            why = WHY_TIME;
+            let _ = process::kill_pidfd(init.pidfd, libc::SIGKILL);
+        }
+    }
+}
+
+fn report_over(prepared: &Prepared<'_>, pid: i32, why: i32) {
+    let mut message = Message::with(wire::OVER, 0, why);
+    if let Ok(Some((ended, usage))) = process::wait(pid, true) {
+        message.a = ended.status;
+        message.values[3] = usage_cpu_us(&usage);
+    }
+    let plan = &prepared.plan.cgroup;
+    message.values[0] = read_number(plan.memory_peak.as_ref().map(|path| path.as_c()), b"");
+    message.values[1] =
+        read_number(plan.memory_events.as_ref().map(|path| path.as_c()), b"oom_kill ");
+    message.values[2] =
+        read_number(plan.cpu_usage.as_ref().map(|path| path.as_c()), b"usage_usec ");
+    let _ = message.send(prepared.control, None);
+    fd::close(prepared.control);
+}
+
+/// The first number after `key` in a small file; 0 when there is none.
+fn read_number(path: Option<&CStr>, key: &[u8]) -> u64 {
+    let mut buffer = [0u8; 1024];
+    let Some(path) = path else { return 0 };
+    let Ok(count) = fd::read_file(path, &mut buffer) else { return 0 };
+    let text = &buffer[..count];
+    let start = match key {
+        b"" => 0,
+        key => match text.windows(key.len()).position(|part| part == key) {
+            Some(at) => at + key.len(),
+            None => return 0,
+        },
+    };
+    let digits = text[start..].iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0u64, |sum, byte| sum.wrapping_mul(10).wrapping_add(u64::from(byte - b'0')))
+}

@@ -1,0 +1,116 @@
+//! The second fence around files: landlock rules as data.
+//!
+//! It holds even if a hole is found in the mounts: no devices are made, the
+//! system stays read-only for an unprivileged run, nothing outside can be
+//! signalled or reached over abstract sockets, and mounts cannot change.
+
+use crate::host::Facts;
+use crate::spec::Spec;
+use crate::step::CPath;
+use crate::sys::{self, Sys};
+use fractal_model::Tier;
+
+const EXECUTE: u64 = 1;
+const WRITE_FILE: u64 = 1 << 1;
+const READ_FILE: u64 = 1 << 2;
+const READ_DIR: u64 = 1 << 3;
+const MAKE_CHAR: u64 = 1 << 6;
+const MAKE_BLOCK: u64 = 1 << 11;
+const IOCTL_DEV: u64 = 1 << 15;
+
+/// Scopes: abstract unix sockets and signals stay inside.
+const SCOPE_ALL: u64 = 0b11;
+
+/// All filesystem rights a version knows.
+fn rights(version: u32) -> u64 {
+    match version {
+        0 => 0,
+        1 => (1 << 13) - 1,
+        2 => (1 << 14) - 1,
+        3 | 4 => (1 << 15) - 1,
+        _ => (1 << 16) - 1,
+    }
+}
+
+/// What to allow where; everything else is refused.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// The kernel's version; 0 is none.
+    pub version: u32,
+    /// Rights that need a rule at all.
+    pub handled: u64,
+    /// Kinds of communication that stay inside.
+    pub scoped: u64,
+    /// Path and rights below it.
+    pub allow: Vec<(CPath, u64)>,
+}
+
+impl Rules {
+    /// Rules for a run, on this kernel.
+    pub fn new(spec: &Spec, facts: &Facts) -> Rules {
+        Rules::for_version(spec, facts, sys::security::landlock_version().unwrap_or(0))
+    }
+
+    fn for_version(spec: &Spec, facts: &Facts, version: u32) -> Rules {
+        if version == 0 {
+            return Rules::default();
+        }
+        let all = rights(version);
+        let safe = all & !(MAKE_CHAR | MAKE_BLOCK | IOCTL_DEV);
+        let read = EXECUTE | READ_FILE | READ_DIR;
+        let path = |text: &str| CPath::new(text).expect("a literal has no NUL");
+        let mut allow = Vec::new();
+        if spec.tier == Tier::Rootless {
+            allow.push((path("/"), read));
+            allow.push((path("/run"), safe));
+            allow.push((path("/proc"), read | WRITE_FILE));
+            let own = facts.own.iter().map(|own| &own.path);
+            let mounts =
+                spec.stack.mounts.iter().filter(|mount| mount.writable).map(|mount| &mount.at);
+            for dir in own.chain(mounts) {
+                allow.extend(crate::spec::c_path(dir).ok().map(|dir| (dir, safe)));
+            }
+        } else {
+            allow.push((path("/"), safe));
+        }
+        allow.push((path("/dev"), (safe | IOCTL_DEV) & all));
+        let scoped = if version >= 6 { SCOPE_ALL } else { 0 };
+        Rules { version, handled: all, scoped, allow }
+    }
+
+    /// Puts this process under the rules. Allocates nothing.
+    pub fn apply(&self) -> Sys<()> {
+        if self.version == 0 {
+            return Ok(());
+        }
+        let size = match self.version {
+            0..=3 => 8,
+            4 | 5 => 16,
+            _ => 24,
+        };
+        let ruleset = sys::security::LandlockRuleset {
+            handled_access_fs: self.handled,
+            handled_access_net: 0,
+            scoped: self.scoped,
+        };
+        let rules = sys::security::landlock_ruleset(&ruleset, size)?;
+        for (path, access) in &self.allow {
+            // What does not exist inside needs no rule.
+            let Ok(fd) = sys::fd::open(path.as_c(), libc::O_PATH, 0) else { continue };
+            sys::security::landlock_allow(rules, fd, access & self.handled)?;
+            sys::fd::close(fd);
+        }
+        let result = sys::security::landlock_restrict(rules);
+        sys::fd::close(rules);
+        result
+    }
+
+    /// For `--explain`.
+    pub fn explain(&self) -> Vec<String> {
+        let line = |(path, access): &(CPath, u64)| {
+            let words = if access & WRITE_FILE != 0 { "read and write" } else { "read only" };
+            format!("landlock: {path} {words}")
+        };
+        self.allow.iter().map(line).collect()
+    }
+}

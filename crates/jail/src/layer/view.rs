@@ -1,0 +1,146 @@
+//! What a sandbox sees, computed without mounting anything.
+
+use super::dir::{Dir, Found};
+use super::entry::{Entry, Source};
+use super::{Layer, LayerError, Result};
+use fractal_model::{EntryKind, SandboxPath};
+use rustix::io::Errno;
+use std::ffi::CString;
+use std::fs::File;
+
+/// A stack of layers over the host.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// The layers, top first.
+    pub layers: Vec<Layer>,
+    /// The host's root, at the bottom and live.
+    pub host: Option<Layer>,
+    /// Paths below which the host is not consulted: scratch mounts, `/proc`,
+    /// the state directory, secrets. A hidden directory shows as an empty
+    /// one; anything else that is hidden does not exist.
+    pub host_hidden: Vec<SandboxPath>,
+}
+
+/// One name of a directory and what stands there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name, as bytes.
+    pub name: Vec<u8>,
+    /// What stands there.
+    pub entry: Entry,
+}
+
+/// Names that `read_dir` is willing to hold in memory.
+const READ_DIR_MAX: u64 = 2_000_000;
+
+impl View {
+    /// The same view with more layers on it, given top first.
+    #[must_use]
+    pub fn with_layers_on_top(&self, own: &[Layer]) -> View {
+        let layers = own.iter().chain(&self.layers).cloned().collect();
+        View { layers, host: self.host.clone(), host_hidden: self.host_hidden.clone() }
+    }
+
+    /// What stands at a path. Symlinks are reported and never followed, so a
+    /// path through one does not exist.
+    pub fn lookup(&self, path: &SandboxPath) -> Result<Option<Entry>> {
+        let fail = |errno| LayerError::io("look up", path, errno);
+        let Some((parent, name)) = split(path) else {
+            return Dir::root(self).and_then(|root| root.own_entry(self)).map_err(fail);
+        };
+        let Some(dir) = self.dir(&parent).map_err(fail)? else { return Ok(None) };
+        match dir.find(self, &name, 0).map_err(fail)? {
+            Found::Entry(entry, _) => Ok(Some(entry)),
+            Found::Absent | Found::Whiteout => Ok(None),
+        }
+    }
+
+    /// The entries of a directory, sorted by name.
+    pub fn read_dir(&self, path: &SandboxPath) -> Result<Vec<DirEntry>> {
+        let fail = |errno| LayerError::io("list", path, errno);
+        let Some(dir) = self.dir(path).map_err(fail)? else {
+            return Err(match self.lookup(path)? {
+                None => LayerError::NotFound { path: path.clone() },
+                Some(_) => LayerError::Kind { path: path.clone(), wanted: "directory" },
+            });
+        };
+        let listing = dir.list(READ_DIR_MAX).map_err(fail)?;
+        if listing.unreadable {
+            return Err(fail(Errno::ACCESS));
+        }
+        if listing.truncated {
+            return Err(fail(Errno::TOOBIG));
+        }
+        let mut entries = Vec::with_capacity(listing.names.len());
+        for (name, at) in listing.names {
+            match dir.find(self, &name, at).map_err(fail)? {
+                Found::Entry(entry, _) => entries.push(DirEntry { name: name.into_bytes(), entry }),
+                Found::Absent | Found::Whiteout => {}
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Opens a regular file for reading; everything else is refused.
+    pub fn open_file(&self, path: &SandboxPath) -> Result<File> {
+        let fail = |errno| LayerError::io("open", path, errno);
+        let missing = || LayerError::NotFound { path: path.clone() };
+        let not_a_file = || LayerError::Kind { path: path.clone(), wanted: "regular file" };
+        let (parent, name) = split(path).ok_or_else(not_a_file)?;
+        let dir = self.dir(&parent).map_err(fail)?.ok_or_else(missing)?;
+        match dir.find(self, &name, 0).map_err(fail)? {
+            Found::Absent | Found::Whiteout => Err(missing()),
+            Found::Entry(entry, _) if entry.kind != EntryKind::File => Err(not_a_file()),
+            Found::Entry(_, at) => match dir.open_file(&name, at) {
+                // Swapped for something else since we looked.
+                Err(Errno::INVAL | Errno::LOOP | Errno::NXIO) => Err(not_a_file()),
+                answer => answer.map_err(fail),
+            },
+        }
+    }
+
+    /// The directory at a path; `None` when something else or nothing stands
+    /// there.
+    pub(super) fn dir(&self, path: &SandboxPath) -> std::result::Result<Option<Dir>, Errno> {
+        let mut dir = Dir::root(self)?;
+        for name in path.components() {
+            let name = c_name(name);
+            match dir.find(self, &name, 0)? {
+                Found::Entry(entry, at) if entry.is_dir() => {
+                    dir = dir.descend(self, &name, at)?;
+                }
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(dir))
+    }
+
+    /// The layers and then the host.
+    pub(super) fn sources(&self) -> impl Iterator<Item = (Source, &Layer)> {
+        let layers = self.layers.iter().enumerate();
+        let host = self.host.iter().map(|host| (Source::Host, host));
+        layers.map(|(at, layer)| (Source::Layer(at), layer)).chain(host)
+    }
+
+    pub(super) fn layer(&self, source: Source) -> &Layer {
+        match source {
+            Source::Layer(at) => &self.layers[at],
+            Source::Host => self.host.as_ref().expect("a part of the host needs a host"),
+        }
+    }
+
+    /// How many nested directories a walk keeps open, so that a deep tree in
+    /// many layers does not use up this process's descriptors.
+    pub(super) fn open_depth_max(&self) -> usize {
+        (256 / (self.layers.len() + 1)).max(4)
+    }
+}
+
+pub(super) fn split(path: &SandboxPath) -> Option<(SandboxPath, CString)> {
+    let name = path.components().last()?;
+    Some((path.parent()?, c_name(name)))
+}
+
+pub(super) fn c_name(name: &[u8]) -> CString {
+    CString::new(name).expect("a sandbox path holds no NUL")
+}

@@ -1,0 +1,495 @@
+//! From a request and facts about the host to a plan: pure, printable data.
+//!
+//! `clone.rs` plans for root (the whole machine, copy-on-write), `rootless.rs`
+//! for everybody else. Nothing here touches the system.
+
+mod clone;
+mod rootless;
+
+use crate::JailError;
+use crate::cgroup;
+use crate::host::{Dir, Facts};
+use crate::landlock::Rules;
+use crate::spec::{Spec, Top};
+use crate::step::{CPath, Overlay, Step};
+use fractal_model::{Network, Tier};
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// First host id that a sandbox's ids are shifted to, and how many.
+pub const SHIFT_BASE: u32 = 100_000;
+/// Ids 0 to 65535 exist inside.
+pub const SHIFT_COUNT: u32 = 65_536;
+
+/// How ids inside relate to ids of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mapping {
+    /// 0… inside is [`SHIFT_BASE`]… outside.
+    Shifted,
+    /// The same ids, all of them: only with a masked `/proc`.
+    Same,
+    /// Only the caller's own ids.
+    Own {
+        /// The caller.
+        uid: u32,
+        /// Their group.
+        gid: u32,
+    },
+}
+
+/// Everything the child needs, ready to execute.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The tier it realises.
+    pub tier: Tier,
+    /// Namespaces that the init process is born into.
+    pub namespaces: u64,
+    /// Whether the monitor makes a network namespace beside init's work: it
+    /// is the costliest of all, and a user of many cores need not wait for it.
+    pub monitor_makes_network: bool,
+    /// Namespaces of a living run to join, or none.
+    pub join: Option<[RawFd; 5]>,
+    /// Id maps of the user namespace.
+    pub mapping: Mapping,
+    /// What to do before the program starts, in order.
+    pub steps: Vec<Step>,
+    /// Resource limits: number and value.
+    pub rlimits: Vec<(u32, u64)>,
+    /// Capabilities that the program keeps, a bit each.
+    pub capabilities: u64,
+    /// The second fence around files.
+    pub landlock: Rules,
+    /// Limits that the kernel enforces on the group.
+    pub cgroup: cgroup::CgroupPlan,
+    /// Cpus to use where no controller can share them.
+    pub cpus: Option<usize>,
+    /// Fences that this machine cannot put up.
+    pub missing: Vec<String>,
+}
+
+impl Plan {
+    /// Plans a run.
+    pub fn new(
+        spec: &Spec,
+        facts: &Facts,
+        controllers: &cgroup::Controllers,
+    ) -> Result<Plan, JailError> {
+        let rootless = spec.tier == Tier::Rootless;
+        let cgroup = cgroup::CgroupPlan::new(
+            controllers,
+            &spec.limits,
+            &spec.label,
+            facts.namespaces_limit_pids,
+        )?;
+        let mut steps = match (&spec.join, rootless) {
+            (Some(_), _) => joining(spec, facts)?,
+            (None, true) => rootless::steps(spec, facts)?,
+            (None, false) => clone::steps(spec, facts)?,
+        };
+        limit_pids(&mut steps, cgroup.pid_max)?;
+        let mut missing = cgroup.missing.clone();
+        let landlock = Rules::new(spec, facts);
+        if landlock.version == 0 {
+            missing.push("landlock: the kernel offers none".to_owned());
+        }
+        Ok(Plan {
+            tier: spec.tier,
+            namespaces: namespaces(spec),
+            monitor_makes_network: !rootless
+                && spec.join.is_none()
+                && spec.network != Network::Host,
+            join: spec
+                .join
+                .as_ref()
+                .map(|living| std::array::from_fn(|index| living.0[index].as_raw_fd())),
+            mapping: match spec.tier {
+                Tier::Clone => Mapping::Shifted,
+                Tier::Masked => Mapping::Same,
+                _ => Mapping::Own { uid: facts.uid, gid: facts.gid },
+            },
+            steps,
+            rlimits: rlimits(spec, &cgroup),
+            capabilities: if rootless { 0 } else { ROOT_CAPABILITIES },
+            landlock,
+            cpus: spec.limits.cpu_milli.filter(|_| !cgroup.limits_cpu).map(whole_cpus),
+            cgroup,
+            missing,
+        })
+    }
+
+    /// The plan as people read it, one line per step.
+    pub fn explain(&self) -> Vec<String> {
+        let mut lines = vec![format!("tier: {}", self.tier.name())];
+        let mapped = match self.mapping {
+            Mapping::Shifted => format!("0-{} inside are {SHIFT_BASE}+ outside", SHIFT_COUNT - 1),
+            Mapping::Same => "the same inside and outside, /proc is masked".to_owned(),
+            Mapping::Own { uid, .. } => format!("only {uid}"),
+        };
+        lines.push(format!("user ids: {mapped}"));
+        lines.extend(self.cgroup.explain());
+        lines.extend(
+            self.steps.iter().enumerate().map(|(index, step)| format!("{:>3}. {step}", index + 1)),
+        );
+        lines.extend(self.landlock.explain());
+        lines.push(format!(
+            "seccomp: {} rules, new namespaces and mounts denied",
+            crate::seccomp::rule_count()
+        ));
+        lines.extend(self.missing.iter().map(|what| format!("missing: {what}")));
+        lines
+    }
+}
+
+/// The capabilities that package managers and servers need of "root" inside.
+/// They count only towards the sandbox's own user namespace.
+pub const ROOT_CAPABILITIES: u64 = bits(&[
+    0,  // CHOWN
+    1,  // DAC_OVERRIDE
+    3,  // FOWNER
+    4,  // FSETID
+    5,  // KILL
+    6,  // SETGID
+    7,  // SETUID
+    8,  // SETPCAP
+    10, // NET_BIND_SERVICE
+    18, // SYS_CHROOT
+    29, // AUDIT_WRITE
+    31, // SETFCAP
+]);
+
+const fn bits(numbers: &[u32]) -> u64 {
+    let mut mask = 0;
+    let mut index = 0;
+    while index < numbers.len() {
+        mask |= 1 << numbers[index];
+        index += 1;
+    }
+    mask
+}
+
+/// Steps of a run that shares everything but its processes with another.
+fn joining(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> {
+    let network = spec.network != Network::Host;
+    let mut steps = vec![Step::Join { network }, Step::Private, proc("/proc")?];
+    steps.extend(kernel_views(spec, facts)?);
+    if spec.tier == Tier::Masked {
+        steps.extend(clone::masked_proc(facts)?);
+    }
+    if spec.tier != Tier::Rootless {
+        steps.push(Step::Meet);
+    }
+    Ok(steps)
+}
+
+fn namespaces(spec: &Spec) -> u64 {
+    if spec.join.is_some() {
+        return libc::CLONE_NEWPID as u64;
+    }
+    let mut flags =
+        libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+    if spec.tier == Tier::Rootless {
+        flags |= libc::CLONE_NEWUSER;
+        if spec.network != Network::Host {
+            flags |= libc::CLONE_NEWNET;
+        }
+    }
+    flags as u64
+}
+
+fn whole_cpus(milli: u64) -> usize {
+    milli.div_ceil(1000).max(1) as usize
+}
+
+/// Limits per process, for what no controller covers. They are inherited, so
+/// a process cannot shed them.
+fn rlimits(spec: &Spec, cgroup: &cgroup::CgroupPlan) -> Vec<(u32, u64)> {
+    let mut list = vec![(libc::RLIMIT_CORE as u32, 0), (libc::RLIMIT_MEMLOCK as u32, 8 << 20)];
+    if let Some(bytes) = spec.limits.disk_bytes {
+        // One file cannot pass the limit; the watcher adds files up.
+        list.push((libc::RLIMIT_FSIZE as u32, bytes));
+    }
+    if let Some(bytes) = spec.limits.memory_bytes.filter(|_| !cgroup.limits_memory) {
+        // Init watches the sum and stops the run; this only keeps one process
+        // from running away between two looks.
+        list.push((libc::RLIMIT_DATA as u32, bytes.saturating_mul(2)));
+    }
+    let covered = cgroup.limits_pids || cgroup.pid_max.is_some();
+    if let Some(pids) = spec.limits.pids.filter(|_| !covered) {
+        list.push((libc::RLIMIT_NPROC as u32, pids));
+    }
+    list
+}
+
+/// A path relative to the staging directory.
+fn rel(text: impl Into<Vec<u8>>) -> Result<CPath, JailError> {
+    CPath::new(text)
+}
+
+fn abs(path: &Path) -> Result<CPath, JailError> {
+    CPath::new(path.as_os_str().as_bytes())
+}
+
+/// Directory that holds one layer's tree, below the staging directory.
+fn layer_tree(name: &str, inside: &Path) -> Vec<u8> {
+    let mut bytes = format!("layers/{name}/tree").into_bytes();
+    push_inside(&mut bytes, inside);
+    bytes
+}
+
+fn push_inside(bytes: &mut Vec<u8>, inside: &Path) {
+    let relative = inside.strip_prefix("/").unwrap_or(inside).as_os_str().as_bytes();
+    if !relative.is_empty() {
+        bytes.push(b'/');
+        bytes.extend_from_slice(relative);
+    }
+}
+
+/// Name of the work directory of the overlay number `index`. Each run has its
+/// own: the kernel refuses one that a `volatile` overlay used before, and the
+/// mounts of the run before may still be on their way out.
+fn work_name(spec: &Spec, index: usize) -> String {
+    format!("{}-{index}", spec.label)
+}
+
+/// Upper and work directory of the overlay number `index` for `inside`.
+fn upper_of(spec: &Spec, inside: &Path, index: usize) -> (Vec<u8>, Vec<u8>) {
+    let base = match &spec.stack.top {
+        Top::Disk(name) => format!("layers/{name}"),
+        Top::Memory { .. } => "top".to_owned(),
+    };
+    let mut upper = format!("{base}/tree").into_bytes();
+    push_inside(&mut upper, inside);
+    (upper, format!("{base}/work/{}", work_name(spec, index)).into_bytes())
+}
+
+/// An overlay step from byte paths.
+fn overlay(
+    at: CPath,
+    lowers: Vec<Vec<u8>>,
+    upper: Option<(Vec<u8>, Vec<u8>)>,
+    user_xattr: bool,
+) -> Result<Step, JailError> {
+    let c = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| JailError::NulInPath);
+    // Given one by one, the kernel takes a backslash in these two (not in a
+    // lower directory) for an escape.
+    let escaped = |bytes: Vec<u8>| {
+        let double = |byte: u8| if byte == b'\\' { vec![byte; 2] } else { vec![byte] };
+        c(bytes.into_iter().flat_map(double).collect())
+    };
+    let options = option_string(&lowers, upper.as_ref(), user_xattr);
+    let lowers = lowers.into_iter().map(c).collect::<Result<Vec<_>, _>>()?;
+    let upper = upper.map(|(upper, work)| Ok((escaped(upper)?, escaped(work)?))).transpose()?;
+    let options = options.map(c).transpose()?;
+    Ok(Step::Overlay(Box::new(Overlay { lowers, upper, user_xattr, at, options })))
+}
+
+/// `mount` takes one page of options; longer stacks and names with special
+/// characters go through `fsconfig`, which needs no escaping.
+fn option_string(
+    lowers: &[Vec<u8>],
+    upper: Option<&(Vec<u8>, Vec<u8>)>,
+    user_xattr: bool,
+) -> Option<Vec<u8>> {
+    const OPTIONS_BYTES_MAX: usize = 3800;
+    let paths = lowers.iter().chain(upper.iter().flat_map(|(upper, work)| [upper, work]));
+    if paths.into_iter().any(|path| path.iter().any(|byte| b":,\\\"".contains(byte))) {
+        return None;
+    }
+    let mut text = b"lowerdir=".to_vec();
+    text.extend(lowers.join(&b':'));
+    if let Some((upper, work)) = upper {
+        text.extend([b",upperdir=".as_slice(), upper, b",workdir=", work, b",volatile"].concat());
+    }
+    text.extend(b",index=off,metacopy=off");
+    if user_xattr {
+        text.extend(b",userxattr");
+    } else {
+        text.extend(b",redirect_dir=off");
+    }
+    (text.len() <= OPTIONS_BYTES_MAX).then_some(text)
+}
+
+/// Makes `dirs` below a tree of ours that no program has written.
+fn make_chain(tree: &Path, dirs: &[Dir], keep_owner: bool) -> Result<Vec<Step>, JailError> {
+    dirs.iter()
+        .map(|dir| {
+            let path = abs(&tree.join(dir.path.strip_prefix("/").unwrap_or(&dir.path)))?;
+            // Root's own are root's from the start.
+            let owner = Some((dir.uid, dir.gid)).filter(|owner| keep_owner && *owner != (0, 0));
+            Ok(Step::MakeDir { path, mode: dir.mode, owner })
+        })
+        .collect()
+}
+
+/// Makes `dirs` below a layer's tree on disk. A program of an earlier run may
+/// have left links there, and root makes these directories.
+fn make_layer_chain(tree: &Path, dirs: &[Dir], keep_owner: bool) -> Result<Vec<Step>, JailError> {
+    dirs.iter()
+        .map(|dir| {
+            make_in_layer(tree, &dir.path, dir.mode, keep_owner.then_some((dir.uid, dir.gid)))
+        })
+        .collect()
+}
+
+fn make_in_layer(
+    tree: &Path,
+    path: &Path,
+    mode: u32,
+    owner: Option<(u32, u32)>,
+) -> Result<Step, JailError> {
+    let inside = path.strip_prefix("/").unwrap_or(path);
+    let parent = inside.parent().filter(|parent| !parent.as_os_str().is_empty());
+    Ok(Step::MakeInLayer {
+        tree: abs(tree)?,
+        parent: abs(parent.unwrap_or(Path::new(".")))?,
+        name: abs(Path::new(inside.file_name().unwrap_or_default()))?,
+        mode,
+        owner,
+    })
+}
+
+/// The size option of a tmpfs: files in memory are memory, and where no
+/// controller counts them nothing else bounds them.
+fn memory_size(spec: &Spec) -> String {
+    let bounds = [spec.limits.disk_bytes, spec.limits.memory_bytes];
+    bounds.into_iter().flatten().min().map_or(String::new(), |bytes| format!(",size={bytes}"))
+}
+
+/// Bounds the processes of the new pid namespace as soon as its `/proc` is
+/// there, which in a rootless plan is still below the staging directory.
+fn limit_pids(steps: &mut Vec<Step>, pid_max: Option<u64>) -> Result<(), JailError> {
+    let Some(pid_max) = pid_max else { return Ok(()) };
+    let proc = steps.iter().enumerate().find_map(|(index, step)| match step {
+        Step::Filesystem { kind, at, .. } if *kind == c"proc" => Some((index, at.clone())),
+        _ => None,
+    });
+    let (index, point) = proc.expect("every plan mounts /proc");
+    let path = CPath::new(format!("{point}/sys/kernel/pid_max"))?;
+    steps.insert(index + 1, Step::Write { path, text: CPath::new(pid_max.to_string())? });
+    Ok(())
+}
+
+/// The processes of the sandbox.
+fn proc(at: &str) -> Result<Step, JailError> {
+    let flags = (libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC) as u64;
+    Ok(Step::Filesystem { kind: c"proc", at: rel(at)?, flags, data: rel("")? })
+}
+
+/// A private `/run` inside the new root.
+fn run_directory(spec: &Spec, facts: &Facts, shift: u32) -> Result<Vec<Step>, JailError> {
+    let mut steps = Vec::new();
+    let size = memory_size(spec);
+    steps.push(Step::Filesystem {
+        kind: c"tmpfs",
+        at: rel("/run")?,
+        flags: (libc::MS_NOSUID | libc::MS_NODEV) as u64,
+        data: rel(format!("mode=755{size}"))?,
+    });
+    for dir in &facts.run {
+        let owned = spec.tier != Tier::Rootless && (dir.uid, dir.gid) != (0, 0);
+        let owner = owned.then_some((shift + dir.uid % SHIFT_COUNT, shift + dir.gid % SHIFT_COUNT));
+        let step = Step::MakeDir { path: abs(&dir.path)?, mode: dir.mode, owner };
+        steps.push(Step::Optional(Box::new(step)));
+    }
+    if let Some((path, content)) = &facts.resolver {
+        steps.push(Step::Optional(Box::new(Step::MakeFile { path: abs(path)?, mode: 0o644 })));
+        steps.push(Step::Optional(Box::new(Step::Write {
+            path: abs(path)?,
+            text: CPath::new(content.clone())?,
+        })));
+    }
+    Ok(steps)
+}
+
+/// Links and directories that every `/dev` has.
+fn dev_furniture() -> Result<Vec<Step>, JailError> {
+    let mut steps = vec![
+        Step::MakeDir { path: rel("/dev/pts")?, mode: 0o755, owner: None },
+        Step::MakeDir { path: rel("/dev/shm")?, mode: 0o1777, owner: None },
+        Step::Filesystem {
+            kind: c"devpts",
+            at: rel("/dev/pts")?,
+            flags: (libc::MS_NOSUID | libc::MS_NOEXEC) as u64,
+            data: rel("newinstance,ptmxmode=0666,mode=620")?,
+        },
+    ];
+    let links = [
+        ("/proc/self/fd", "/dev/fd"),
+        ("/proc/self/fd/0", "/dev/stdin"),
+        ("/proc/self/fd/1", "/dev/stdout"),
+        ("/proc/self/fd/2", "/dev/stderr"),
+        ("pts/ptmx", "/dev/ptmx"),
+    ];
+    for (target, path) in links {
+        steps.push(Step::Link { target: rel(target)?, path: rel(path)? });
+    }
+    Ok(steps)
+}
+
+/// What shows the whole machine in `/proc` appears empty. With shifted ids
+/// nothing of it can be read anyway: the files belong to the host's root, and
+/// the keys of its users to users that do not exist inside. An unprivileged
+/// user could read only about their own keys.
+fn kernel_views(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> {
+    let cover = |path: &PathBuf| Ok(Step::Bind { from: rel("/dev/null")?, at: abs(path)? });
+    let wanted = |path: &&PathBuf| match spec.tier {
+        Tier::Clone => false,
+        Tier::Masked => true,
+        _ => path.starts_with("/proc/keys") || path.starts_with("/proc/key-users"),
+    };
+    facts.kernel_views.iter().filter(wanted).map(cover).collect()
+}
+
+/// Secrets and the state directory appear empty.
+fn masks(facts: &Facts) -> Result<Vec<Step>, JailError> {
+    let mut steps = Vec::new();
+    for (path, is_dir) in &facts.hidden {
+        let step = if *is_dir {
+            Step::Filesystem {
+                kind: c"tmpfs",
+                at: abs(path)?,
+                flags: (libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV) as u64,
+                data: rel("size=4k,nr_inodes=1,mode=555")?,
+            }
+        } else {
+            Step::Bind { from: rel("/dev/null")?, at: abs(path)? }
+        };
+        // A run before this one may have removed the path: then there is
+        // nothing to hide.
+        steps.push(Step::Optional(Box::new(step)));
+    }
+    Ok(steps)
+}
+
+/// Paths that policy makes read-only inside.
+fn read_only(spec: &Spec) -> Result<Vec<Step>, JailError> {
+    let mut steps = Vec::new();
+    for path in &spec.read_only {
+        let at = abs(path)?;
+        steps.push(Step::Bind { from: at.clone(), at: at.clone() });
+        steps.push(Step::Restrict {
+            at,
+            attributes: crate::sys::mount::ATTR_RDONLY,
+            recursive: false,
+        });
+    }
+    Ok(steps)
+}
+
+/// Loopback, low ports and the proxy's socket.
+fn network(spec: &Spec) -> Result<Vec<Step>, JailError> {
+    if spec.network == Network::Host {
+        return Ok(Vec::new());
+    }
+    let mut steps = vec![Step::Loopback];
+    if spec.tier != Tier::Rootless {
+        let path = rel("/proc/sys/net/ipv4/ip_unprivileged_port_start")?;
+        steps.push(Step::Optional(Box::new(Step::Write { path, text: rel("0")? })));
+    }
+    if matches!(spec.network, Network::Allow(_)) {
+        steps.push(Step::Listen { port: crate::proxy::PORT });
+    }
+    Ok(steps)
+}

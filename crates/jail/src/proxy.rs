@@ -1,0 +1,273 @@
+//! The way out for `--net allow:…`: an HTTP proxy with a list of hosts.
+//!
+//! Its listening socket is made inside the run's network namespace, where
+//! there is nothing but loopback, and served from here. It knows `CONNECT`
+//! and absolute requests. A name must be on the list; it is resolved here,
+//! and addresses of this machine or its link are refused afterwards, so a
+//! public name that points inwards gets nowhere.
+
+use std::collections::BTreeSet;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Where programs inside find it.
+pub const PORT: u16 = 3128;
+
+const HEAD_BYTES_MAX: u64 = 64 * 1024;
+const CONNECTIONS_MAX: usize = 128;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The variables that make programs use it.
+pub fn environment() -> Vec<(String, String)> {
+    let url = format!("http://127.0.0.1:{PORT}");
+    ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"]
+        .map(|name| (name.to_owned(), url.clone()))
+        .into()
+}
+
+/// Serves until dropped.
+pub struct Proxy(Arc<AtomicBool>);
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Starts serving a listening socket.
+pub fn serve(listener: OwnedFd, allowed: BTreeSet<String>) -> Proxy {
+    let done = Arc::new(AtomicBool::new(false));
+    let stop = Arc::clone(&done);
+    let listener = TcpListener::from(listener);
+    let _ = listener.set_nonblocking(true);
+    let allowed = Arc::new(allowed);
+    let living = Arc::new(AtomicUsize::new(0));
+    std::thread::spawn(move || {
+        while !stop.load(Ordering::Relaxed) {
+            match listener.accept() {
+                Ok((client, _)) if living.load(Ordering::Relaxed) < CONNECTIONS_MAX => {
+                    let (allowed, living) = (Arc::clone(&allowed), Arc::clone(&living));
+                    living.fetch_add(1, Ordering::Relaxed);
+                    std::thread::spawn(move || {
+                        let _ = client.set_nonblocking(false);
+                        let _ = handle(client, &allowed);
+                        living.fetch_sub(1, Ordering::Relaxed);
+                    });
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(_) => break,
+            }
+        }
+    });
+    Proxy(done)
+}
+
+/// What a client asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Target {
+    host: String,
+    port: u16,
+    /// The request line to send on; none for a tunnel.
+    request: Option<String>,
+}
+
+fn handle(client: TcpStream, allowed: &BTreeSet<String>) -> io::Result<()> {
+    client.set_read_timeout(Some(CONNECT_TIMEOUT))?;
+    let mut reader = BufReader::new(client.try_clone()?.take(HEAD_BYTES_MAX));
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    let Some(target) = parse(&line) else {
+        return answer(&client, 400, "this is not a proxy request");
+    };
+    if !is_allowed(&target.host, allowed) {
+        return answer(
+            &client,
+            403,
+            &format!("{} is not on this sandbox's list of hosts", target.host),
+        );
+    }
+    let mut headers = String::new();
+    loop {
+        let mut header = String::new();
+        if reader.read_line(&mut header)? == 0 || header.trim().is_empty() {
+            break;
+        }
+        let lower = header.to_ascii_lowercase();
+        if !lower.starts_with("proxy-") && !lower.starts_with("connection:") {
+            headers.push_str(&header);
+        }
+    }
+    let upstream = match connect(&target) {
+        Ok(upstream) => upstream,
+        Err(error) => return answer(&client, 502, &error.to_string()),
+    };
+    match &target.request {
+        None => (&client).write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?,
+        Some(request) => {
+            (&upstream)
+                .write_all(format!("{request}\r\n{headers}Connection: close\r\n\r\n").as_bytes())?;
+        }
+    }
+    let early = reader.buffer().to_vec();
+    (&upstream).write_all(&early)?;
+    client.set_read_timeout(None)?;
+    join(client, upstream)
+}
+
+fn parse(line: &str) -> Option<Target> {
+    let mut words = line.split_whitespace();
+    let (method, uri, version) = (words.next()?, words.next()?, words.next()?);
+    if method == "CONNECT" {
+        let (host, port) = split_port(uri, 443)?;
+        return Some(Target { host, port, request: None });
+    }
+    let rest = uri.strip_prefix("http://")?;
+    let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+    let authority = authority.rsplit('@').next()?;
+    let (host, port) = split_port(authority, 80)?;
+    Some(Target { host, port, request: Some(format!("{method} {path} {version}")) })
+}
+
+fn split_port(text: &str, default: u16) -> Option<(String, u16)> {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
+            (host, port.parse().ok()?)
+        }
+        _ => (text, default),
+    };
+    let host = host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
+    (!host.is_empty()).then_some((host, port))
+}
+
+/// `example.org` allows itself, `*.example.org` allows everything below.
+fn is_allowed(host: &str, allowed: &BTreeSet<String>) -> bool {
+    allowed.iter().any(|rule| match rule.strip_prefix("*.") {
+        Some(domain) => host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')),
+        None => rule == host,
+    })
+}
+
+fn connect(target: &Target) -> io::Result<TcpStream> {
+    let refused = || {
+        io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "the name points at this machine or its link",
+        )
+    };
+    let addresses: Vec<SocketAddr> =
+        (target.host.as_str(), target.port).to_socket_addrs()?.collect();
+    let mut last = refused();
+    for address in addresses.iter().filter(|address| is_public(address.ip())) {
+        match TcpStream::connect_timeout(address, CONNECT_TIMEOUT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Not this machine, its link, or the metadata services that live there.
+fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            !(v4.is_loopback() || v4.is_link_local() || v4.is_unspecified() || v4.is_broadcast() || v4.is_multicast())
+                && v4.octets()[0] != 0
+                // The metadata service of one large cloud lives here.
+                && v4.octets() != [100, 100, 100, 200]
+        }
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => is_public(IpAddr::V4(v4)),
+            None => {
+                let first = v6.segments()[0];
+                !(v6.is_loopback()
+                    || v6.is_unspecified()
+                    || v6.is_multicast()
+                    || first & 0xffc0 == 0xfe80)
+                    && v6.segments() != [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254]
+            }
+        },
+    }
+}
+
+fn answer(mut client: &TcpStream, status: u16, text: &str) -> io::Result<()> {
+    let length = text.len() + 10;
+    write!(
+        client,
+        "HTTP/1.1 {status} fractal\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\nfractal: {text}\n"
+    )
+}
+
+/// Copies both ways until both sides are done.
+fn join(client: TcpStream, upstream: TcpStream) -> io::Result<()> {
+    let (mut from_client, mut to_upstream) = (client.try_clone()?, upstream.try_clone()?);
+    let there = std::thread::spawn(move || {
+        let _ = io::copy(&mut from_client, &mut to_upstream);
+        let _ = to_upstream.shutdown(std::net::Shutdown::Write);
+    });
+    let (mut from_upstream, mut to_client) = (upstream, client);
+    let _ = io::copy(&mut from_upstream, &mut to_client);
+    let _ = to_client.shutdown(std::net::Shutdown::Both);
+    let _ = there.join();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_parse() {
+        let check = |line: &str, expect: Option<(&str, u16, Option<&str>)>| {
+            let expect = expect.map(|(host, port, request)| Target {
+                host: host.into(),
+                port,
+                request: request.map(str::to_owned),
+            });
+            assert_eq!(parse(line), expect, "{line}");
+        };
+        check("CONNECT a.org:443 HTTP/1.1", Some(("a.org", 443, None)));
+        check("CONNECT [::1]:8443 HTTP/1.1", Some(("::1", 8443, None)));
+        check("GET http://A.org./x?y HTTP/1.1", Some(("a.org", 80, Some("GET /x?y HTTP/1.1"))));
+        check("GET http://user@a.org:81 HTTP/1.0", Some(("a.org", 81, Some("GET / HTTP/1.0"))));
+        check("GET /local HTTP/1.1", None);
+        check("", None);
+    }
+
+    #[test]
+    fn the_list_is_by_whole_labels() {
+        let allowed: BTreeSet<String> = ["a.org".to_owned(), "*.b.org".to_owned()].into();
+        for (host, expect) in [
+            ("a.org", true),
+            ("x.a.org", false),
+            ("x.b.org", true),
+            ("b.org", false),
+            ("xb.org", false),
+            ("a.org.evil", false),
+        ] {
+            assert_eq!(is_allowed(host, &allowed), expect, "{host}");
+        }
+    }
+
+    #[test]
+    fn inward_addresses_are_refused() {
+        for text in [
+            "127.0.0.1",
+            "0.0.0.0",
+            "169.254.169.254",
+            "::1",
+            "fe80::1",
+            "::ffff:127.0.0.1",
+            "100.100.100.200",
+        ] {
+            assert!(!is_public(text.parse().expect("an address")), "{text}");
+        }
+        assert!(is_public("93.184.216.34".parse().expect("an address")));
+    }
+}

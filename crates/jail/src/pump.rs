@@ -1,0 +1,421 @@
+//! Moves input and output of a run, within bounds.
+//!
+//! The program never gets a descriptor of a host file or terminal: through
+//! `/proc/self/fd` it could open that file again with other rights. Pipes and
+//! sockets are handed in as they are; everything else is copied through pipes
+//! or a terminal made inside.
+
+use crate::JailError;
+use crate::run::{Running, Why, own};
+use crate::spec::{Spec, Top};
+use crate::sys::{fd, socket};
+use crate::terminal::{Signals, Terminal};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+/// Where a program's input comes from.
+#[derive(Debug)]
+pub enum Input {
+    /// Nothing.
+    Null,
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// A descriptor of the caller.
+    Descriptor(OwnedFd),
+}
+
+/// Where a program's output goes.
+#[derive(Debug)]
+pub enum Output {
+    /// Into memory, at most so many bytes of it.
+    Capture(usize),
+    /// To a descriptor of the caller.
+    Descriptor(OwnedFd),
+}
+
+/// Input and output of a run.
+#[derive(Debug)]
+pub struct Streams {
+    /// Standard input.
+    pub stdin: Input,
+    /// Standard output.
+    pub stdout: Output,
+    /// Standard error.
+    pub stderr: Output,
+    /// Forward interrupts and window changes, and put the caller's terminal
+    /// into raw mode if the run has one. For command lines.
+    pub interactive: bool,
+}
+
+/// Captured bytes of one stream.
+#[derive(Debug, Default)]
+pub struct Captured {
+    /// What was kept.
+    pub bytes: Vec<u8>,
+    /// How much there was.
+    pub total_bytes: u64,
+}
+
+impl Captured {
+    /// Whether something was left out.
+    pub fn is_truncated(&self) -> bool {
+        self.total_bytes > self.bytes.len() as u64
+    }
+}
+
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// One output stream on its way.
+struct Flow {
+    from: Option<OwnedFd>,
+    to: Output,
+    captured: Captured,
+    /// Bytes that passed, kept or not.
+    moved_bytes: u64,
+}
+
+/// The state of all streams of a run.
+pub struct Pump {
+    source: Option<OwnedFd>,
+    pending: Vec<u8>,
+    input: Option<OwnedFd>,
+    flows: Vec<Flow>,
+    output_bytes_max: Option<u64>,
+    disk: Option<DiskWatch>,
+    interactive: bool,
+    terminal: bool,
+    /// The limit that we stopped the run for. The program may end of a closed
+    /// pipe before the monitor comes to it.
+    pub stopped: Option<Why>,
+}
+
+impl Pump {
+    /// A pump for runs whose descriptors were handed over whole.
+    pub fn idle() -> Pump {
+        Pump {
+            source: None,
+            pending: Vec::new(),
+            input: None,
+            flows: Vec::new(),
+            output_bytes_max: None,
+            disk: None,
+            interactive: false,
+            terminal: false,
+            stopped: None,
+        }
+    }
+
+    /// Makes the pipes; also returns the program's ends (none: a terminal).
+    pub fn new(streams: Streams, spec: &Spec) -> Result<(Pump, Option<[OwnedFd; 3]>), JailError> {
+        let mut pump = Pump::idle();
+        pump.output_bytes_max = spec.limits.output_bytes;
+        pump.interactive = streams.interactive;
+        pump.disk = DiskWatch::new(spec);
+        if spec.terminal {
+            pump.terminal = true;
+            pump.source = match streams.stdin {
+                Input::Descriptor(fd) => Some(fd),
+                _ => None,
+            };
+            pump.flows.push(Flow {
+                from: None,
+                to: streams.stdout,
+                captured: Captured::default(),
+                moved_bytes: 0,
+            });
+            return Ok((pump, None));
+        }
+        let stdin = pump.open_input(streams.stdin)?;
+        let mut ends = Vec::new();
+        for to in [streams.stdout, streams.stderr] {
+            let (read_end, write_end) = pipe()?;
+            pump.flows.push(Flow {
+                from: Some(read_end),
+                to,
+                captured: Captured::default(),
+                moved_bytes: 0,
+            });
+            ends.push(write_end);
+        }
+        let stderr = ends.pop().expect("two pipes were made");
+        let stdout = ends.pop().expect("two pipes were made");
+        Ok((pump, Some([stdin, stdout, stderr])))
+    }
+
+    fn open_input(&mut self, input: Input) -> Result<OwnedFd, JailError> {
+        match input {
+            Input::Null => null(),
+            Input::Bytes(bytes) => {
+                self.pending = bytes;
+                self.input_pipe()
+            }
+            Input::Descriptor(descriptor) => {
+                let raw = descriptor.as_raw_fd();
+                if socket::is_pipe_or_socket(raw) {
+                    return Ok(descriptor);
+                }
+                if fd::is_terminal(raw) && !fd::is_foreground(raw) {
+                    // Reading would stop us like any background job.
+                    return null();
+                }
+                self.source = Some(descriptor);
+                self.input_pipe()
+            }
+        }
+    }
+
+    fn input_pipe(&mut self) -> Result<OwnedFd, JailError> {
+        let (read_end, write_end) = pipe()?;
+        let _ = fd::set_nonblocking(write_end.as_raw_fd());
+        self.input = Some(write_end);
+        Ok(read_end)
+    }
+
+    /// Moves data until the run is over and all output has arrived.
+    pub fn follow(&mut self, running: &mut Running) -> Result<(), JailError> {
+        let signals = self.interactive.then(Signals::take).flatten();
+        let mut screen: Option<Terminal> = None;
+        let mut proxy = None;
+        let mut over = false;
+        while !over || self.flows.iter().any(|flow| flow.from.is_some()) {
+            let wait_ms =
+                if over { 200 } else { self.disk.as_ref().map_or(-1, DiskWatch::wait_ms) };
+            let polled = self.wait(running, over, signals.as_ref(), wait_ms)?;
+            if polled.control && !over {
+                over = !running.absorb();
+                self.adopt_terminal(running, &mut screen);
+                if let Some(listener) = running.state.proxy.take() {
+                    proxy = Some(crate::proxy::serve(listener, running.allowed.clone()));
+                }
+            }
+            if polled.signal
+                && let Some(signals) = &signals
+            {
+                signals.forward(running, screen.as_ref());
+            }
+            if polled.input {
+                self.feed();
+            }
+            for (index, ready) in polled.flows.into_iter().enumerate() {
+                if ready {
+                    self.flows[index].drain();
+                }
+            }
+            if over && polled.none {
+                // Somebody outside still holds the other end; all inside are
+                // dead, so nothing more can come.
+                self.flows.iter_mut().for_each(|flow| flow.from = None);
+            }
+            self.enforce(running);
+        }
+        drop(proxy);
+        Ok(())
+    }
+
+    fn adopt_terminal(&mut self, running: &mut Running, screen: &mut Option<Terminal>) {
+        let Some(master) = running.state.terminal.take() else { return };
+        if let Ok(copy) = master.try_clone() {
+            if self.interactive {
+                *screen = Terminal::attach(self.source.as_ref().map(AsRawFd::as_raw_fd), &copy);
+            }
+            let _ = fd::set_nonblocking(copy.as_raw_fd());
+            self.input = Some(copy);
+        }
+        self.flows[0].from = Some(master);
+    }
+
+    /// Stops a run that passes its output or disk limit.
+    fn enforce(&mut self, running: &Running) {
+        let total: u64 = self.flows.iter().map(|flow| flow.moved_bytes).sum();
+        if self.output_bytes_max.is_some_and(|max| total > max) {
+            self.output_bytes_max = None;
+            running.stop(Why::Output);
+            self.stopped = Some(Why::Output);
+            // What is still in the pipes is over the limit too.
+            self.flows.iter_mut().for_each(|flow| flow.from = None);
+        }
+        if self.disk.as_mut().is_some_and(DiskWatch::is_exceeded) {
+            self.disk = None;
+            running.stop(Why::Disk);
+            self.stopped = Some(Why::Disk);
+        }
+    }
+
+    fn wait(
+        &self,
+        running: &Running,
+        over: bool,
+        signals: Option<&Signals>,
+        wait_ms: i32,
+    ) -> Result<Polled, JailError> {
+        let entry = |fd: RawFd, events: i16| libc::pollfd { fd, events, revents: 0 };
+        let control = if over { -1 } else { running.control.as_raw_fd() };
+        let (input, input_events) = self.input_interest();
+        let mut fds = vec![
+            entry(control, libc::POLLIN),
+            entry(signals.map_or(-1, Signals::descriptor), libc::POLLIN),
+            entry(input, input_events),
+        ];
+        let flow_fd = |flow: &Flow| flow.from.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+        fds.extend(self.flows.iter().map(|flow| entry(flow_fd(flow), libc::POLLIN)));
+        let count = fd::poll(&mut fds, wait_ms)
+            .map_err(|errno| JailError::System { what: "wait for the run".into(), errno })?;
+        Ok(Polled {
+            none: count == 0,
+            control: fds[0].revents != 0,
+            signal: fds[1].revents != 0,
+            input: fds[2].revents != 0,
+            flows: fds[3..].iter().map(|fd| fd.revents != 0).collect(),
+        })
+    }
+
+    /// Either we have bytes to write, or want some to read, or neither.
+    fn input_interest(&self) -> (RawFd, i16) {
+        match (&self.input, &self.source) {
+            (None, _) => (-1, 0),
+            (Some(input), _) if !self.pending.is_empty() => (input.as_raw_fd(), libc::POLLOUT),
+            (Some(_), Some(source)) => (source.as_raw_fd(), libc::POLLIN),
+            (Some(input), None) if !self.terminal => (input.as_raw_fd(), libc::POLLOUT),
+            (Some(_), None) => (-1, 0),
+        }
+    }
+
+    fn feed(&mut self) {
+        if self.pending.is_empty() {
+            let mut buffer = vec![0; CHUNK_BYTES];
+            let source = self.source.as_ref().map(AsRawFd::as_raw_fd);
+            match source.map(|source| fd::read(source, &mut buffer)) {
+                Some(Ok(count)) if count > 0 => {
+                    buffer.truncate(count);
+                    self.pending = buffer;
+                }
+                // End of input: close the pipe so that the program sees it. A
+                // terminal is told by the end-of-file character instead.
+                _ => {
+                    self.source = None;
+                    if self.terminal { self.pending = vec![4] } else { self.input = None }
+                }
+            }
+            return;
+        }
+        let Some(input) = &self.input else { return };
+        match fd::write(input.as_raw_fd(), &self.pending) {
+            Ok(count) => drop(self.pending.drain(..count)),
+            Err(libc::EAGAIN) => {}
+            Err(_) => {
+                // The program closed its input; what is left has no reader.
+                self.input = None;
+                self.pending.clear();
+            }
+        }
+    }
+
+    /// What was captured: output, errors.
+    pub fn into_captured(mut self) -> (Captured, Captured) {
+        let mut flows = self.flows.drain(..).map(|flow| flow.captured);
+        (flows.next().unwrap_or_default(), flows.next().unwrap_or_default())
+    }
+}
+
+impl Flow {
+    fn drain(&mut self) {
+        let Some(from) = &self.from else { return };
+        let mut buffer = [0u8; CHUNK_BYTES];
+        let count = match fd::read(from.as_raw_fd(), &mut buffer) {
+            Err(libc::EAGAIN) => return,
+            // A terminal whose last user is gone answers EIO.
+            Ok(0) | Err(_) => {
+                self.from = None;
+                return;
+            }
+            Ok(count) => count,
+        };
+        self.moved_bytes += count as u64;
+        match &self.to {
+            Output::Capture(max) => {
+                self.captured.total_bytes += count as u64;
+                let room = max.saturating_sub(self.captured.bytes.len()).min(count);
+                self.captured.bytes.extend_from_slice(&buffer[..room]);
+            }
+            Output::Descriptor(to) => {
+                if write_all(to.as_raw_fd(), &buffer[..count]).is_err() {
+                    // Nobody reads any more: let the program see it too.
+                    self.from = None;
+                }
+            }
+        }
+    }
+}
+
+fn write_all(to: RawFd, mut bytes: &[u8]) -> Result<(), i32> {
+    while !bytes.is_empty() {
+        match fd::write(to, bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(libc::EAGAIN) => {
+                let mut ready = [libc::pollfd { fd: to, events: libc::POLLOUT, revents: 0 }];
+                fd::poll(&mut ready, 1000)?;
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+struct Polled {
+    none: bool,
+    control: bool,
+    signal: bool,
+    input: bool,
+    flows: Vec<bool>,
+}
+
+/// Adds up a layer's bytes now and then, and never spends more than a small
+/// share of the time on it.
+struct DiskWatch {
+    tree: std::path::PathBuf,
+    limit_bytes: u64,
+    next: Instant,
+}
+
+impl DiskWatch {
+    const PAUSE: Duration = Duration::from_millis(100);
+
+    /// A memory top is bounded by its size already.
+    fn new(spec: &Spec) -> Option<DiskWatch> {
+        let Top::Disk(name) = &spec.stack.top else { return None };
+        let tree = spec.stack.layers_dir.join(name).join("tree");
+        Some(DiskWatch {
+            tree,
+            limit_bytes: spec.limits.disk_bytes?,
+            next: Instant::now() + Self::PAUSE,
+        })
+    }
+
+    fn wait_ms(&self) -> i32 {
+        self.next.saturating_duration_since(Instant::now()).as_millis() as i32 + 1
+    }
+
+    fn is_exceeded(&mut self) -> bool {
+        let start = Instant::now();
+        if start < self.next {
+            return false;
+        }
+        let usage = crate::layer::Layer::open(&self.tree)
+            .and_then(|layer| crate::layer::disk_usage(&layer, &crate::layer::Bounds::default()));
+        let used = usage.map_or(0, |usage| usage.bytes);
+        self.next = Instant::now() + Self::PAUSE.max(start.elapsed() * 10);
+        used > self.limit_bytes
+    }
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd), JailError> {
+    let ends =
+        fd::pipe().map_err(|errno| JailError::System { what: "make a pipe".into(), errno })?;
+    Ok((own(ends.0), own(ends.1)))
+}
+
+fn null() -> Result<OwnedFd, JailError> {
+    fd::open(c"/dev/null", libc::O_RDWR, 0)
+        .map(own)
+        .map_err(|errno| JailError::System { what: "open /dev/null".into(), errno })
+}

@@ -1,0 +1,350 @@
+//! System calls that a sandboxed program has no business with.
+//!
+//! A deny list: everything else is allowed, because real programs run here
+//! and the other fences already bound what ordinary calls can reach. The
+//! rules are data; a small assembler turns them into a BPF program.
+
+use libc::{
+    BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W,
+};
+
+/// What to do with a call.
+#[derive(Clone, Copy)]
+enum When {
+    /// Always refuse.
+    Always,
+    /// Refuse when any of these bits of argument `arg` is set (low 32 bits).
+    AnyBit { arg: u32, bits: u32 },
+    /// Refuse when argument `arg` (low 32 bits) is one of these.
+    OneOf { arg: u32, values: &'static [u32] },
+    /// Refuse when argument `arg` (low 32 bits) is none of these.
+    NoneOf { arg: u32, values: &'static [u32] },
+}
+
+struct Rule {
+    call: libc::c_long,
+    when: When,
+    errno: i32,
+}
+
+const NAMESPACE_BITS: u32 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u32
+    | 0x80; // CLONE_NEWTIME
+
+const fn deny(call: libc::c_long) -> Rule {
+    Rule { call, when: When::Always, errno: libc::EPERM }
+}
+
+const fn missing(call: libc::c_long) -> Rule {
+    Rule { call, when: When::Always, errno: libc::ENOSYS }
+}
+
+/// Since Linux 6.15; not in libc yet, the same on all architectures.
+const SYS_OPEN_TREE_ATTR: libc::c_long = 467;
+
+const RULES: &[Rule] = &[
+    // Mounts: the view of files is fixed before the program starts.
+    deny(libc::SYS_mount),
+    deny(libc::SYS_umount2),
+    deny(libc::SYS_pivot_root),
+    deny(libc::SYS_open_tree),
+    deny(SYS_OPEN_TREE_ATTR),
+    deny(libc::SYS_move_mount),
+    deny(libc::SYS_fsopen),
+    deny(libc::SYS_fsconfig),
+    deny(libc::SYS_fsmount),
+    deny(libc::SYS_fspick),
+    deny(libc::SYS_mount_setattr),
+    // New namespaces give back capabilities, and with them kernel code that
+    // is rarely reached and often broken.
+    deny(libc::SYS_setns),
+    Rule {
+        call: libc::SYS_unshare,
+        when: When::AnyBit { arg: 0, bits: NAMESPACE_BITS },
+        errno: libc::EPERM,
+    },
+    Rule {
+        call: libc::SYS_clone,
+        when: When::AnyBit { arg: 0, bits: NAMESPACE_BITS },
+        errno: libc::EPERM,
+    },
+    // Its flags lie in memory where a filter cannot see them; the C library
+    // falls back to clone when it is told that clone3 does not exist.
+    missing(libc::SYS_clone3),
+    // Keyrings are not fully separated by namespaces.
+    deny(libc::SYS_keyctl),
+    deny(libc::SYS_add_key),
+    deny(libc::SYS_request_key),
+    // Kernel programs, counters and rings: large attack surface.
+    deny(libc::SYS_bpf),
+    deny(libc::SYS_perf_event_open),
+    missing(libc::SYS_io_uring_setup),
+    missing(libc::SYS_io_uring_enter),
+    missing(libc::SYS_io_uring_register),
+    deny(libc::SYS_userfaultfd),
+    deny(libc::SYS_fanotify_init),
+    // The machine itself.
+    deny(libc::SYS_kexec_load),
+    #[cfg(target_arch = "x86_64")]
+    deny(libc::SYS_kexec_file_load),
+    deny(libc::SYS_init_module),
+    deny(libc::SYS_finit_module),
+    deny(libc::SYS_delete_module),
+    deny(libc::SYS_reboot),
+    deny(libc::SYS_swapon),
+    deny(libc::SYS_swapoff),
+    deny(libc::SYS_acct),
+    deny(libc::SYS_quotactl),
+    deny(libc::SYS_quotactl_fd),
+    deny(libc::SYS_syslog),
+    deny(libc::SYS_settimeofday),
+    deny(libc::SYS_clock_settime),
+    deny(libc::SYS_clock_adjtime),
+    deny(libc::SYS_adjtimex),
+    deny(libc::SYS_vhangup),
+    deny(libc::SYS_nfsservctl),
+    #[cfg(target_arch = "x86_64")]
+    deny(libc::SYS_iopl),
+    #[cfg(target_arch = "x86_64")]
+    deny(libc::SYS_ioperm),
+    #[cfg(target_arch = "x86_64")]
+    deny(libc::SYS_modify_ldt),
+    #[cfg(target_arch = "x86_64")]
+    deny(libc::SYS_uselib),
+    #[cfg(target_arch = "x86_64")]
+    deny(libc::SYS__sysctl),
+    // Opens files by handle, past every path check (the shocker escape).
+    deny(libc::SYS_open_by_handle_at),
+    deny(libc::SYS_lookup_dcookie),
+    // Compares kernel pointers of two processes: an oracle for exploits.
+    deny(libc::SYS_kcmp),
+    // Types characters into the terminal, or pastes its selection. The kernel
+    // looks at 32 bits of the request only, so the filter does too.
+    Rule {
+        call: libc::SYS_ioctl,
+        when: When::OneOf { arg: 1, values: &[libc::TIOCSTI as u32, 0x541C] },
+        errno: libc::EPERM,
+    },
+    // Unix, IPv4, IPv6 and netlink; no vsock, packet, bluetooth, crypto …
+    Rule {
+        call: libc::SYS_socket,
+        when: When::NoneOf {
+            arg: 0,
+            values: &[
+                libc::AF_UNIX as u32,
+                libc::AF_INET as u32,
+                libc::AF_INET6 as u32,
+                libc::AF_NETLINK as u32,
+            ],
+        },
+        errno: libc::EAFNOSUPPORT,
+    },
+    Rule {
+        call: libc::SYS_socketpair,
+        when: When::NoneOf { arg: 0, values: &[libc::AF_UNIX as u32] },
+        errno: libc::EAFNOSUPPORT,
+    },
+];
+
+/// How many rules there are, for `--explain`.
+pub fn rule_count() -> usize {
+    RULES.len()
+}
+
+#[cfg(target_arch = "x86_64")]
+const ARCH: u32 = 0xC000_003E;
+#[cfg(target_arch = "aarch64")]
+const ARCH: u32 = 0xC000_00B7;
+
+/// x32 calls carry this bit and would pass every rule above.
+const X32_BIT: u32 = 0x4000_0000;
+
+/// The obsolete way to packet sockets.
+const SOCK_PACKET: u32 = 10;
+
+const OFFSET_NUMBER: u32 = 0;
+const OFFSET_ARCH: u32 = 4;
+/// Low half of argument `index`, on little-endian machines.
+const fn offset_arg(index: u32) -> u32 {
+    16 + 8 * index
+}
+
+const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+const fn refuse(errno: i32) -> u32 {
+    libc::SECCOMP_RET_ERRNO | errno as u32
+}
+
+/// The filter for programs inside.
+pub fn program() -> Vec<libc::sock_filter> {
+    let mut code = vec![
+        load(OFFSET_ARCH),
+        // A 32-bit call (int 0x80) has numbers of its own: refuse them all.
+        jump(BPF_JEQ, ARCH, 1, 0),
+        ret(refuse(libc::ENOSYS)),
+        load(OFFSET_NUMBER),
+        jump(BPF_JGE, X32_BIT, 0, 1),
+        ret(refuse(libc::ENOSYS)),
+    ];
+    for rule in RULES {
+        code.extend(rule.assemble());
+    }
+    // Raw IPv4 and IPv6 sockets; netlink's type is "raw" too and harmless.
+    let raw = raw_socket_rule();
+    code.push(load(OFFSET_NUMBER));
+    code.push(jump(BPF_JEQ, libc::SYS_socket as u32, 0, raw.len() as u8));
+    code.extend(raw);
+    code.push(ret(ALLOW));
+    code
+}
+
+impl Rule {
+    /// Falls through to the next rule unless the call is refused.
+    fn assemble(&self) -> Vec<libc::sock_filter> {
+        let refusal = ret(refuse(self.errno));
+        let body = match self.when {
+            When::Always => vec![refusal],
+            When::AnyBit { arg, bits } => {
+                vec![load(offset_arg(arg)), jump(BPF_JSET, bits, 0, 1), refusal]
+            }
+            When::OneOf { arg, values } => {
+                let mut body = vec![load(offset_arg(arg))];
+                for value in values {
+                    body.push(jump(BPF_JEQ, *value, 0, 1));
+                    body.push(refusal);
+                }
+                body
+            }
+            When::NoneOf { arg, values } => {
+                let mut body = vec![load(offset_arg(arg))];
+                for (index, value) in values.iter().enumerate() {
+                    // Past the remaining comparisons and the refusal.
+                    body.push(jump(BPF_JEQ, *value, (values.len() - index) as u8, 0));
+                }
+                body.push(refusal);
+                body
+            }
+        };
+        let needs_reload = !matches!(self.when, When::Always);
+        let skip = body.len() as u8 + u8::from(needs_reload);
+        let mut code = vec![jump(BPF_JEQ, self.call as u32, 0, skip)];
+        code.extend(body);
+        if needs_reload {
+            code.push(load(OFFSET_NUMBER));
+        }
+        code
+    }
+}
+
+fn raw_socket_rule() -> Vec<libc::sock_filter> {
+    vec![
+        load(offset_arg(0)),
+        jump(BPF_JEQ, libc::AF_INET as u32, 1, 0),
+        jump(BPF_JEQ, libc::AF_INET6 as u32, 0, 5),
+        load(offset_arg(1)),
+        statement(BPF_ALU | BPF_AND | BPF_K, 0xF),
+        jump(BPF_JEQ, libc::SOCK_RAW as u32, 1, 0),
+        jump(BPF_JEQ, SOCK_PACKET, 0, 1),
+        ret(refuse(libc::EPERM)),
+    ]
+}
+
+fn statement(code: u32, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+fn load(offset: u32) -> libc::sock_filter {
+    statement(BPF_LD | BPF_W | BPF_ABS, offset)
+}
+
+fn ret(value: u32) -> libc::sock_filter {
+    statement(BPF_RET | BPF_K, value)
+}
+
+/// Jumps count instructions after this one, if the comparison holds or not.
+fn jump(comparison: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
+    libc::sock_filter { code: (BPF_JMP | comparison | BPF_K) as u16, jt, jf, k }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the program as the kernel would.
+    fn verdict(arch: u32, number: u32, args: [u64; 3]) -> u32 {
+        let code = program();
+        let word = |offset: u32| match offset {
+            OFFSET_NUMBER => number,
+            OFFSET_ARCH => arch,
+            other => args[((other - 16) / 8) as usize] as u32,
+        };
+        let (mut at, mut acc) = (0usize, 0u32);
+        loop {
+            let op = code[at];
+            let class = u32::from(op.code);
+            at += 1;
+            let test = |holds: bool| if holds { op.jt } else { op.jf } as usize;
+            match class {
+                c if c == BPF_LD | BPF_W | BPF_ABS => acc = word(op.k),
+                c if c == BPF_RET | BPF_K => return op.k,
+                c if c == BPF_ALU | BPF_AND | BPF_K => acc &= op.k,
+                c if c == BPF_JMP | BPF_JEQ | BPF_K => at += test(acc == op.k),
+                c if c == BPF_JMP | BPF_JGE | BPF_K => at += test(acc >= op.k),
+                c if c == BPF_JMP | BPF_JSET | BPF_K => at += test(acc & op.k != 0),
+                other => panic!("unknown instruction {other}"),
+            }
+        }
+    }
+
+    fn check(call: libc::c_long, args: [u64; 3], expect: u32) {
+        assert_eq!(verdict(ARCH, call as u32, args), expect, "call {call} {args:?}");
+    }
+
+    #[test]
+    fn ordinary_calls_pass_and_dangerous_ones_do_not() {
+        check(libc::SYS_read, [0; 3], ALLOW);
+        check(libc::SYS_execve, [0; 3], ALLOW);
+        check(libc::SYS_mount, [0; 3], refuse(libc::EPERM));
+        check(libc::SYS_clone3, [0; 3], refuse(libc::ENOSYS));
+        check(libc::SYS_clone, [libc::SIGCHLD as u64, 0, 0], ALLOW);
+        check(libc::SYS_clone, [libc::CLONE_NEWUSER as u64, 0, 0], refuse(libc::EPERM));
+        check(libc::SYS_unshare, [libc::CLONE_FILES as u64, 0, 0], ALLOW);
+        check(libc::SYS_unshare, [libc::CLONE_NEWNS as u64, 0, 0], refuse(libc::EPERM));
+    }
+
+    #[test]
+    fn terminal_injection_is_refused_whatever_the_high_bits_say() {
+        check(libc::SYS_ioctl, [0, libc::TIOCSTI, 0], refuse(libc::EPERM));
+        check(libc::SYS_ioctl, [0, libc::TIOCSTI | 1 << 40, 0], refuse(libc::EPERM));
+        check(libc::SYS_ioctl, [0, 0x541C, 0], refuse(libc::EPERM));
+        check(libc::SYS_ioctl, [0, libc::TIOCGWINSZ, 0], ALLOW);
+    }
+
+    #[test]
+    fn sockets_are_of_known_families_and_never_raw() {
+        let stream = libc::SOCK_STREAM as u64;
+        for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6] {
+            check(libc::SYS_socket, [family as u64, stream, 0], ALLOW);
+        }
+        let raw = (libc::SOCK_RAW | libc::SOCK_CLOEXEC) as u64;
+        check(libc::SYS_socket, [libc::AF_INET as u64, raw, 0], refuse(libc::EPERM));
+        check(libc::SYS_socket, [libc::AF_INET6 as u64, raw, 0], refuse(libc::EPERM));
+        check(libc::SYS_socket, [libc::AF_INET as u64, 10, 0], refuse(libc::EPERM));
+        check(libc::SYS_socket, [libc::AF_NETLINK as u64, raw, 0], ALLOW);
+        for family in [libc::AF_VSOCK, libc::AF_PACKET, libc::AF_ALG, libc::AF_BLUETOOTH] {
+            check(libc::SYS_socket, [family as u64, stream, 0], refuse(libc::EAFNOSUPPORT));
+        }
+        check(libc::SYS_socketpair, [libc::AF_UNIX as u64, stream, 0], ALLOW);
+        check(libc::SYS_socketpair, [libc::AF_VSOCK as u64, stream, 0], refuse(libc::EAFNOSUPPORT));
+    }
+
+    #[test]
+    fn other_call_tables_are_closed() {
+        assert_eq!(verdict(0x4000_0003, 21, [0; 3]), refuse(libc::ENOSYS), "int 0x80");
+        assert_eq!(verdict(ARCH, X32_BIT | 165, [0; 3]), refuse(libc::ENOSYS), "x32");
+    }
+}

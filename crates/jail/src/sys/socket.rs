@@ -1,0 +1,119 @@
+//! The control channel: pairs of packet sockets that can carry descriptors.
+
+use super::{Sys, check, check_int};
+use std::os::fd::RawFd;
+
+/// Two connected sockets that keep message boundaries.
+pub fn pair() -> Sys<(RawFd, RawFd)> {
+    let mut ends = [0; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: `ends` has room for two descriptors.
+    check_int(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
+    Ok((ends[0], ends[1]))
+}
+
+/// Room for one descriptor as ancillary data.
+#[repr(C, align(8))]
+struct Ancillary([u8; 32]);
+
+/// Sends one message, with a descriptor if there is one.
+pub fn send(socket: RawFd, bytes: &[u8], descriptor: Option<RawFd>) -> Sys<()> {
+    let mut part = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
+    let mut room = Ancillary([0; 32]);
+    // SAFETY: all-zero bytes are a valid `msghdr`; every pointer set below is
+    // live until `sendmsg` returns, and `room` is large enough for one fd.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &mut part;
+        message.msg_iovlen = 1;
+        if let Some(fd) = descriptor {
+            message.msg_control = room.0.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as _;
+            let header = libc::CMSG_FIRSTHDR(&message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
+            libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(fd);
+        }
+        check(libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL) as _).map(|_| ())
+    }
+}
+
+/// Receives one message and the descriptor it carried. A count of 0 means the
+/// other side is gone.
+pub fn receive(socket: RawFd, bytes: &mut [u8]) -> Sys<(usize, Option<RawFd>)> {
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut room = Ancillary([0; 32]);
+    // SAFETY: as in `send`; the kernel writes at most `msg_controllen` bytes.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = room.0.as_mut_ptr().cast();
+        message.msg_controllen = room.0.len() as _;
+        let count = loop {
+            match check(libc::recvmsg(socket, &mut message, libc::MSG_CMSG_CLOEXEC) as _) {
+                Err(libc::EINTR) => {}
+                other => break other?,
+            }
+        };
+        let header = libc::CMSG_FIRSTHDR(&message);
+        let carried = !header.is_null() && (*header).cmsg_type == libc::SCM_RIGHTS;
+        let fd = carried.then(|| libc::CMSG_DATA(header).cast::<RawFd>().read_unaligned());
+        Ok((count as usize, fd))
+    }
+}
+
+/// Whether the descriptor is a pipe or socket, which name no host file.
+pub fn is_pipe_or_socket(fd: RawFd) -> bool {
+    // SAFETY: all-zero bytes are a valid `stat`; `fstat` fills it.
+    let kind = unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        if libc::fstat(fd, &mut stat) == 0 { stat.st_mode & libc::S_IFMT } else { 0 }
+    };
+    kind == libc::S_IFIFO || kind == libc::S_IFSOCK
+}
+
+/// Brings the loopback interface of this network namespace up.
+pub fn loopback_up() -> Sys<()> {
+    // SAFETY: plain integers.
+    let socket = check_int(unsafe {
+        libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0)
+    })?;
+    // SAFETY: all-zero bytes are a valid `ifreq`; the name fits with its NUL.
+    let result = unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        for (slot, byte) in request.ifr_name.iter_mut().zip(b"lo\0") {
+            *slot = *byte as libc::c_char;
+        }
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+        check_int(libc::ioctl(socket, libc::SIOCSIFFLAGS as _, &request))
+    };
+    super::fd::close(socket);
+    result.map(|_| ())
+}
+
+/// A listening TCP socket on this network namespace's loopback.
+pub fn listen_loopback(port: u16) -> Sys<RawFd> {
+    // SAFETY: plain integers.
+    let socket = check_int(unsafe {
+        libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0)
+    })?;
+    // SAFETY: all-zero bytes are a valid `sockaddr_in`, read by `bind` only.
+    let result = unsafe {
+        let mut address: libc::sockaddr_in = std::mem::zeroed();
+        address.sin_family = libc::AF_INET as _;
+        address.sin_port = port.to_be();
+        address.sin_addr.s_addr = u32::from_be_bytes([127, 0, 0, 1]).to_be();
+        let size = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+        check_int(libc::bind(socket, std::ptr::from_ref(&address).cast(), size))
+            .and_then(|_| check_int(libc::listen(socket, 64)))
+    };
+    match result {
+        Ok(_) => Ok(socket),
+        Err(errno) => {
+            super::fd::close(socket);
+            Err(errno)
+        }
+    }
+}

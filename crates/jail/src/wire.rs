@@ -1,0 +1,141 @@
+//! Messages between the caller, the monitor and the init of a run.
+//!
+//! One fixed-size packet each way, so that both sides of `clone` can handle
+//! it without allocating.
+
+use crate::sys::socket;
+use crate::sys::{Errno, Sys};
+use std::os::fd::RawFd;
+
+/// init → caller: the directory of the memory top (with its descriptor).
+pub const TOP: u32 = 1;
+/// init → caller: the proxy's listening socket.
+pub const PROXY: u32 = 2;
+/// init → caller: the terminal's master.
+pub const TERMINAL: u32 = 3;
+/// init → caller: a step failed; a = index, b = errno.
+pub const STEP_FAILED: u32 = 4;
+/// init → caller: a fence failed; a = which ([`Fence`]), b = errno.
+pub const FENCE_FAILED: u32 = 5;
+/// program → caller: `exec` failed; b = errno.
+pub const EXEC_FAILED: u32 = 6;
+/// init → caller: the program ended; a = wait status, values = usage.
+pub const ENDED: u32 = 7;
+/// monitor → caller: all is over; a = wait status of init, b = why,
+/// values = cgroup figures.
+pub const OVER: u32 = 8;
+/// monitor → caller: the run could not be set up; a = stage, b = errno.
+pub const SETUP_FAILED: u32 = 9;
+/// init → caller: the program is about to start.
+pub const STARTED: u32 = 10;
+/// init → caller: the memory watch stopped the run.
+pub const MEMORY: u32 = 11;
+/// init → monitor: the sandbox is built, others may join.
+pub const READY: u32 = 12;
+/// caller → monitor: send signal a to the program.
+pub const SIGNAL: u32 = 20;
+/// caller → monitor: stop the run.
+pub const STOP: u32 = 21;
+/// monitor → init: go on.
+pub const GO: u32 = 30;
+
+/// Which part of the set-up a failure message speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+#[allow(missing_docs)]
+pub enum Fence {
+    UserNamespace = 1,
+    Maps = 2,
+    Namespaces = 3,
+    Cgroup = 4,
+    Identity = 5,
+    Limits = 6,
+    Capabilities = 7,
+    Landlock = 8,
+    Seccomp = 9,
+    WorkingDirectory = 10,
+    Terminal = 11,
+    Fork = 12,
+}
+
+impl Fence {
+    /// The word for an error message.
+    pub fn word(number: i32) -> &'static str {
+        match number {
+            1 => "create the user namespace",
+            2 => "map user ids",
+            3 => "create namespaces",
+            4 => "set cgroup limits",
+            5 => "switch user",
+            6 => "set resource limits",
+            7 => "drop capabilities",
+            8 => "apply landlock rules",
+            9 => "install the seccomp filter",
+            10 => "enter the working directory",
+            11 => "open a terminal",
+            12 => "start a process",
+            _ => "start the init process",
+        }
+    }
+}
+
+/// One packet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Message {
+    /// One of the constants above.
+    pub kind: u32,
+    /// First argument.
+    pub a: i32,
+    /// Second argument.
+    pub b: i32,
+    /// Figures.
+    pub values: [u64; 6],
+}
+
+const SIZE: usize = 12 + 6 * 8;
+
+impl Message {
+    /// A message without arguments.
+    pub fn of(kind: u32) -> Message {
+        Message { kind, ..Message::default() }
+    }
+
+    /// A message with two arguments.
+    pub fn with(kind: u32, a: i32, b: i32) -> Message {
+        Message { kind, a, b, ..Message::default() }
+    }
+
+    /// Sends it, with a descriptor if there is one.
+    pub fn send(&self, socket: RawFd, descriptor: Option<RawFd>) -> Sys<()> {
+        let mut bytes = [0u8; SIZE];
+        bytes[0..4].copy_from_slice(&self.kind.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.a.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&self.b.to_ne_bytes());
+        for (slot, value) in bytes[12..].chunks_exact_mut(8).zip(self.values) {
+            slot.copy_from_slice(&value.to_ne_bytes());
+        }
+        socket::send(socket, &bytes, descriptor)
+    }
+
+    /// Receives one; `None` when the other side is gone.
+    pub fn receive(socket: RawFd) -> Result<Option<(Message, Option<RawFd>)>, Errno> {
+        let mut bytes = [0u8; SIZE];
+        let (count, descriptor) = socket::receive(socket, &mut bytes)?;
+        if count != SIZE {
+            return Ok(None);
+        }
+        let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        let mut message = Message {
+            kind: u32::from_ne_bytes(word(0)),
+            a: i32::from_ne_bytes(word(4)),
+            b: i32::from_ne_bytes(word(8)),
+            values: [0; 6],
+        };
+        for (slot, chunk) in message.values.iter_mut().zip(bytes[12..].chunks_exact(8)) {
+            let mut eight = [0; 8];
+            eight.copy_from_slice(chunk);
+            *slot = u64::from_ne_bytes(eight);
+        }
+        Ok(Some((message, descriptor)))
+    }
+}

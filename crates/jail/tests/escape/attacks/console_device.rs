@@ -1,0 +1,26 @@
+//! The host's console takes input from whoever opens it.
+
+use crate::harness::{Attack, Control};
+
+attack!(
+    the_console_of_the_host_cannot_be_opened,
+    Attack::python(
+        r#"
+def made(place):
+    os.mknod(place, 0o600 | stat.S_IFCHR, os.makedev(5, 1))
+    try:
+        return os.open(place, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+    finally:
+        os.unlink(place)
+named = lambda: os.open("/dev/console", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+try:
+    tries(named, *[lambda p=p: made(p) for p in places("/dev/shm/node", "/run/node")])
+except OSError:
+    if not inside:
+        absent("such a device")
+    raise
+escaped("opened it")
+"#
+    )
+    .control(Control::Root)
+);

@@ -1,0 +1,26 @@
+//! Loop devices turn a file into a filesystem with set-uid programs.
+
+use crate::harness::{Attack, Control};
+
+attack!(
+    loop_devices_cannot_be_made,
+    Attack::python(
+        r#"
+def made(place):
+    os.mknod(place, 0o600 | stat.S_IFCHR, os.makedev(10, 237))
+    try:
+        return os.open(place, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+    finally:
+        os.unlink(place)
+named = lambda: os.open("/dev/loop-control", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+try:
+    tries(named, *[lambda p=p: made(p) for p in places("/dev/shm/node", "/run/node")])
+except OSError:
+    if not inside:
+        absent("such a device")
+    raise
+escaped("opened it")
+"#
+    )
+    .control(Control::Root)
+);

@@ -1,0 +1,124 @@
+//! All attacks; what each of them tries stands at the top of its file.
+
+mod acct;
+mod bpf;
+mod call_int80;
+mod call_x32;
+mod capabilities;
+mod cgroup_leave;
+mod chroot_climb;
+mod clone3_user;
+mod clone_user;
+mod console_device;
+mod core_pattern;
+mod daemons;
+mod descriptors;
+mod disk_device;
+mod disk_flood;
+mod etc_write;
+mod fanotify;
+mod file_capabilities;
+mod file_handle;
+mod fork_bomb;
+mod fuse_device;
+mod hard_link;
+mod hidden_link;
+mod hidden_secrets;
+mod host_fifo;
+mod host_name;
+mod host_process;
+mod host_pts;
+mod init_descriptors;
+mod init_environ;
+mod init_memory;
+mod io_uring;
+mod kcmp;
+mod kcore;
+mod kernel_log;
+mod kexec;
+mod keyring_user;
+mod kill_everyone;
+mod kill_host;
+mod kvm_device;
+mod launcher_environment;
+mod launcher_killed;
+mod launcher_terminal;
+mod layer_attributes;
+mod layer_links;
+mod loop_device;
+mod mem_device;
+mod memory_files;
+mod memory_hog;
+mod module;
+mod mount_bind;
+mod mount_cgroup;
+mod mount_devtmpfs;
+mod mount_new_api;
+mod mount_proc;
+mod mount_sysfs;
+mod mount_tmpfs;
+mod netlink;
+mod no_new_privileges;
+mod oom_score;
+mod output_flood;
+mod perf;
+mod pivot;
+mod priority;
+mod proc_chmod;
+mod proc_keys;
+mod proc_root;
+mod proc_root_only;
+mod proc_sys;
+mod proc_writable;
+mod project_delete;
+mod project_write;
+mod proxy_loopback;
+mod ptrace_init;
+mod queue_posix;
+mod queue_sysv;
+mod reboot;
+mod release_agent;
+mod remount;
+mod request_key;
+mod semaphore_sysv;
+mod set_time;
+mod set_uid;
+mod set_uid_host;
+mod setns;
+mod shm_posix;
+mod shm_sysv;
+mod socket_abstract;
+mod socket_abstract_host_network;
+mod socket_alg;
+mod socket_in_home;
+mod socket_in_project;
+mod socket_in_run;
+mod socket_in_tmp;
+mod socket_packet;
+mod socket_raw;
+mod socket_tcp;
+mod socket_vsock;
+mod state_directory;
+mod stdin_reopen;
+mod stdout_reopen;
+mod swap_race;
+mod swapon;
+mod sys_writable;
+mod sysrq;
+mod time_limit;
+mod tioclinux;
+mod tiocsti;
+mod tiocsti_high_bits;
+mod umount_mask;
+mod unshare_user;
+mod userfaultfd;
+
+/// A victim with the secret in the keyring that all processes of its user share.
+const KEY_IN_USER_KEYRING: &str = r#"
+answer = os.path.basename(arena.rstrip("/"))
+words = (b"user", answer.encode(), secret.encode(), ctypes.c_long(len(secret)), ctypes.c_long(-4))
+key = libc.syscall(SYS_add_key, *words)
+assert key != -1
+unlink = (ctypes.c_long(9), ctypes.c_long(key), ctypes.c_long(-4))
+atexit.register(lambda: libc.syscall(SYS_keyctl, *unlink))
+"#;

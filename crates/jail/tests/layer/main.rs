@@ -1,0 +1,10 @@
+//! Reading layers: against the real overlayfs, and against programs that
+//! prepared them to hurt the reader.
+
+mod attacks;
+mod changes;
+mod copy;
+mod overlay;
+mod speed;
+mod support;
+mod unreadable;
