@@ -1,0 +1,269 @@
+//! The engine: the verbs over sandboxes.
+//!
+//! Every surface produces an [`Action`] and hands it to [`Engine::apply`];
+//! one file per verb in `verbs` carries it out. The engine prints nothing,
+//! reads no environment variable and knows neither HTTP nor terminals: what
+//! it must know of its caller stands in [`Caller`]. Data flows one way, from
+//! the verb through the runner to the changes and into the journal.
+
+mod clock;
+mod config;
+mod doctor;
+mod environment;
+mod names;
+pub mod patch;
+mod stale;
+mod template;
+mod verbs;
+mod view;
+
+pub use config::{Config, Setting};
+pub use doctor::{Diagnosis, Finding};
+pub use environment::{default_hidden, filter as filter_environment};
+pub use fractal_jail::{Input, Output, Streams};
+pub use fractal_model as model;
+pub use fractal_model::{Action, Code, Error, Policy, Reply, Result, Run, RunReply};
+pub use template::Template;
+pub use verbs::diff::{DiffFormat, DiffOutput};
+pub use verbs::run::RunIo;
+
+use fractal_jail::layer::Marks;
+use fractal_model::{Id, RecordBody, Tier, Verb};
+use fractal_store::{Reads, SandboxRow, Store, Tx, now_ms};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Who asks, from where, and within which bounds.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The key's name, for the journal: `owner` for the local user.
+    pub who: String,
+    /// What the key allows.
+    pub policy: Policy,
+    /// The directory the request comes from.
+    pub directory: PathBuf,
+    /// The caller's environment; runs get a filtered part of it.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Settings and templates that apply there.
+    pub config: Config,
+}
+
+impl Caller {
+    /// The local user in a directory, with nothing forbidden.
+    pub fn owner(directory: impl Into<PathBuf>) -> Caller {
+        Caller {
+            who: "owner".to_owned(),
+            policy: Policy::default(),
+            directory: directory.into(),
+            environment: Vec::new(),
+            config: Config::default(),
+        }
+    }
+}
+
+/// A state directory and the verbs over it. Safe to share between threads and
+/// to open in many processes at once.
+pub struct Engine {
+    store: Store,
+    tier: OnceLock<Tier>,
+}
+
+impl Engine {
+    /// Opens (or makes) a state directory and settles what a crash left.
+    pub fn open(home: &Path) -> Result<Engine> {
+        // A relative path would mean another place inside a sandbox.
+        let home = std::path::absolute(home)
+            .map_err(|error| Error::invalid(format!("{} is no path: {error}", home.display())))?;
+        let store = Store::open(&home)?;
+        let engine = Engine { store, tier: OnceLock::new() };
+        engine.recover()?;
+        Ok(engine)
+    }
+
+    /// The state directory.
+    pub fn home(&self) -> &Path {
+        self.store.home()
+    }
+
+    /// Carries out an action and records it. On an error nothing has changed.
+    pub fn apply(&self, caller: &Caller, action: Action) -> Result<Reply> {
+        self.authorize(caller, action.verb())?;
+        match action {
+            Action::Run(run) => verbs::run::run(self, caller, run, RunIo::captured())
+                .map(|reply| Reply::Run(Box::new(reply))),
+            Action::Fork { sandbox, name, ask, ttl_ms } => {
+                verbs::fork::fork(self, caller, sandbox.as_deref(), name.as_deref(), &ask, ttl_ms)
+                    .map(Reply::Sandbox)
+            }
+            Action::Snapshot { sandbox, name } => {
+                verbs::snapshot::snapshot(self, caller, sandbox.as_deref(), name.as_deref())
+                    .map(Reply::Snapshot)
+            }
+            Action::Rollback { sandbox, to } => {
+                verbs::rollback::rollback(self, caller, sandbox.as_deref(), &to).map(Reply::Sandbox)
+            }
+            Action::Diff { sandbox, since } => {
+                verbs::diff::diff(self, caller, sandbox.as_deref(), since.as_deref())
+                    .map(Reply::Diff)
+            }
+            Action::List { all } => verbs::list::list(self, caller, all).map(Reply::List),
+            Action::Show { sandbox } => verbs::show::show(self, caller, sandbox.as_deref())
+                .map(|reply| Reply::Show(Box::new(reply))),
+            Action::Log { sandbox, limit } => {
+                verbs::log::log(self, caller, sandbox.as_deref(), limit).map(Reply::Log)
+            }
+            Action::Drop { sandboxes, force } => verbs::drop::drop(self, caller, &sandboxes, force),
+            Action::Copy { from, to } => {
+                verbs::copy::copy(self, caller, &from, &to).map(Reply::Archive)
+            }
+            Action::Export { sandbox, to } => {
+                verbs::export::export(self, caller, sandbox.as_deref(), Path::new(&to))
+                    .map(Reply::Archive)
+            }
+            Action::Import { from, name } => {
+                verbs::import::import(self, caller, Path::new(&from), name.as_deref())
+                    .map(Reply::Sandbox)
+            }
+            Action::Volume(verb) => verbs::volume::volume(self, caller, verb),
+            Action::Gc { dry_run } => verbs::gc::gc(self, caller, dry_run).map(Reply::Gc),
+        }
+    }
+
+    /// `run` with the caller's own input and output.
+    pub fn run(&self, caller: &Caller, run: Run, io: RunIo) -> Result<RunReply> {
+        self.authorize(caller, Verb::Run)?;
+        verbs::run::run(self, caller, run, io)
+    }
+
+    /// What `run` would do, step by step, without doing it.
+    pub fn explain(&self, caller: &Caller, run: &Run) -> Result<Vec<String>> {
+        verbs::run::explain(self, caller, run)
+    }
+
+    /// Writes a diff as text.
+    pub fn write_diff(
+        &self,
+        caller: &Caller,
+        sandbox: Option<&str>,
+        since: Option<&str>,
+        format: DiffFormat,
+        out: &mut dyn std::io::Write,
+    ) -> Result<DiffOutput> {
+        self.authorize(caller, Verb::Diff)?;
+        verbs::diff::write(self, caller, sandbox, since, format, out)
+    }
+
+    fn authorize(&self, caller: &Caller, verb: Verb) -> Result<()> {
+        if caller.policy.allows(verb) {
+            return Ok(());
+        }
+        let name = format!("{verb:?}").to_lowercase();
+        let mut body = record(caller, &name, None);
+        body.error = Some(Code::Denied);
+        self.store.transact_relaxed(|tx| tx.append(body))?;
+        Err(Error::denied(format!("the key `{}` may not {name}", caller.who)))
+    }
+
+    /// The strongest tier of this machine, found once.
+    pub(crate) fn tier(&self) -> Result<Tier> {
+        if let Some(tier) = self.tier.get() {
+            return Ok(*tier);
+        }
+        let tier = fractal_jail::probe::best_tier(self.home())?;
+        Ok(*self.tier.get_or_init(|| tier))
+    }
+
+    /// Which attributes mark deletions in layers that we write.
+    pub(crate) fn marks(&self) -> Marks {
+        match self.tier() {
+            Ok(Tier::Clone | Tier::Masked) => Marks::Trusted,
+            _ => Marks::User,
+        }
+    }
+
+    /// Finds a sandbox by name or id; without either, the latest one of the
+    /// caller's directory.
+    pub(crate) fn find(&self, caller: &Caller, selector: Option<&str>) -> Result<SandboxRow> {
+        let Some(text) = selector else {
+            return self.store.latest_in(&caller.directory)?.ok_or_else(|| {
+                Error::not_found(format!("no sandbox was made in {}", caller.directory.display()))
+                    .hint("`fractal list` shows all of them; `fractal run -- CMD` makes one")
+            });
+        };
+        let by_id = Id::parse(text).ok().map(|id| self.store.sandbox(id)).transpose()?.flatten();
+        let row = match by_id {
+            Some(row) => Some(row),
+            None => self.store.sandbox_named(text)?,
+        };
+        row.ok_or_else(|| {
+            Error::not_found(format!("there is no sandbox `{}`", text.escape_debug()))
+                .hint("`fractal list` shows what there is")
+        })
+    }
+
+    /// Living runs of a sandbox; rows of dead ones are settled on the way.
+    pub(crate) fn is_running(&self, id: Id) -> Result<bool> {
+        if self.store.runs_of(id)?.is_empty() {
+            return Ok(false);
+        }
+        self.recover()?;
+        Ok(!self.store.runs_of(id)?.is_empty())
+    }
+
+    /// Refuses when something runs in the sandbox.
+    pub(crate) fn require_idle(&self, row: &SandboxRow, verb: &str) -> Result<()> {
+        if !self.is_running(row.id)? {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::Busy,
+            format!("cannot {verb} `{}`: something is running in it", row.name),
+        )
+        .hint("wait for it to end; `fractal drop` would end it and forget the sandbox"))
+    }
+
+    /// Settles what processes that died left behind.
+    fn recover(&self) -> Result<()> {
+        let lost = self.store.recover()?;
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let labels: Vec<String> =
+            self.store.runs()?.into_iter().filter_map(|run| run.cgroup).collect();
+        let lost: Vec<String> = lost.into_iter().filter_map(|run| run.cgroup).collect();
+        let controllers = fractal_jail::cgroup::Controllers::find();
+        // Only groups of runs that we know to be over: other state
+        // directories on this machine have groups beside ours.
+        fractal_jail::cgroup::sweep(&controllers, &|label| {
+            labels.iter().any(|alive| alive == label) || !lost.iter().any(|dead| dead == label)
+        });
+        Ok(())
+    }
+}
+
+/// A record of a verb on a sandbox, to be completed by the verb.
+pub(crate) fn record(caller: &Caller, action: &str, row: Option<&SandboxRow>) -> RecordBody {
+    RecordBody {
+        time_ms: now_ms(),
+        who: caller.who.clone(),
+        action: action.to_owned(),
+        sandbox: row.map(|row| row.id),
+        name: row.map(|row| row.name.clone()),
+        before: row.map(|row| row.top),
+        after: row.map(|row| row.top),
+        error: None,
+        detail: serde_json::Value::Null,
+    }
+}
+
+/// Makes the directory and the row of a new, empty layer on top of `below`.
+pub(crate) fn insert_layer(tx: &Tx<'_>, id: Id, below: Option<Id>) -> fractal_store::Result<()> {
+    tx.insert_layer(&fractal_store::LayerRow {
+        id,
+        below,
+        sealed: false,
+        created_ms: now_ms(),
+        size_bytes: 0,
+    })
+}

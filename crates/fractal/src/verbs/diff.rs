@@ -1,0 +1,139 @@
+//! `diff`: what a sandbox changed, as a list, a patch, or a summary.
+
+use super::run::without_mount_points;
+use crate::patch::{PatchError, PatchOptions, Stat, write_name_status, write_patch, write_stat};
+use crate::view::{Views, path_of};
+use crate::{Caller, Engine, stale};
+use fractal_jail::layer::Bounds;
+use fractal_model::{Change, Code, DiffReply, Error, Result, SandboxPath, Staleness};
+use fractal_store::{Reads, SandboxRow};
+use std::io::Write;
+
+/// How a diff is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiffFormat {
+    /// A patch for `git apply` in the sandbox's directory; changes outside of
+    /// it are counted only.
+    Patch,
+    /// A patch of everything, with paths from `/`.
+    PatchAll,
+    /// Lines changed per file, bars as wide as the terminal allows.
+    Stat {
+        /// Columns.
+        width: usize,
+    },
+    /// A letter and a path each.
+    NameStatus,
+}
+
+/// What a written diff leaves to be said.
+#[derive(Clone, Debug, Default)]
+pub struct DiffOutput {
+    /// All changes.
+    pub changes: usize,
+    /// Changes outside the sandbox's directory, which a patch leaves out.
+    pub outside: u64,
+    /// Files too large for a patch.
+    pub skipped: Vec<String>,
+    /// Changed directories, devices and owners, which a patch cannot say.
+    pub unsayable: u64,
+    /// How far reality moved.
+    pub stale: Option<Staleness>,
+    /// The reader went away.
+    pub broken_pipe: bool,
+}
+
+pub fn diff(
+    engine: &Engine,
+    caller: &Caller,
+    selector: Option<&str>,
+    since: Option<&str>,
+) -> Result<DiffReply> {
+    let row = engine.find(caller, selector)?;
+    let (_, changes) = changes(engine, &row, since)?;
+    Ok(DiffReply { sandbox: row.name.clone(), changes, stale: stale::look(&row, engine.home()) })
+}
+
+/// A sandbox's changes against its base, or against one of its snapshots.
+pub fn changes(
+    engine: &Engine,
+    row: &SandboxRow,
+    since: Option<&str>,
+) -> Result<(Views, Vec<Change>)> {
+    let base = match since {
+        None => row.base,
+        Some(name) => {
+            let snapshot = engine.store.snapshot(row.id, name)?;
+            let missing = || {
+                Error::not_found(format!("`{}` has no snapshot `{name}`", row.name))
+                    .hint("`fractal show` lists them")
+            };
+            Some(snapshot.ok_or_else(missing)?.layer)
+        }
+    };
+    let views = engine.views(row, base)?;
+    let mut found = fractal_jail::layer::changes(&views.own, &views.base, &Bounds::default())?;
+    if found.truncated {
+        return Err(Error::new(
+            Code::Limit,
+            format!("`{}` changed more than can be listed", row.name),
+        )
+        .hint("look inside with `fractal enter`, or `fractal export` it"));
+    }
+    without_mount_points(&mut found.list, &row.mounts)?;
+    Ok((views, found.list))
+}
+
+pub fn write(
+    engine: &Engine,
+    caller: &Caller,
+    selector: Option<&str>,
+    since: Option<&str>,
+    format: DiffFormat,
+    out: &mut dyn Write,
+) -> Result<DiffOutput> {
+    let row = engine.find(caller, selector)?;
+    let (views, changes) = changes(engine, &row, since)?;
+    let mut output = DiffOutput {
+        changes: changes.len(),
+        stale: stale::look(&row, engine.home()),
+        ..DiffOutput::default()
+    };
+    let everything = SandboxPath::root();
+    let root =
+        if format == DiffFormat::Patch { path_of(&row.directory)? } else { everything.clone() };
+    let result = match format {
+        DiffFormat::NameStatus => {
+            write_name_status(out, &changes, &everything).map_err(PatchError::Write)
+        }
+        DiffFormat::Stat { width } => {
+            patch(&mut std::io::sink(), &changes, &views, &root, &mut output)
+                .and_then(|stat| write_stat(out, &stat, width).map_err(PatchError::Write))
+        }
+        DiffFormat::Patch | DiffFormat::PatchAll => {
+            patch(out, &changes, &views, &root, &mut output).map(|_| ())
+        }
+    };
+    match result.and_then(|()| out.flush().map_err(PatchError::Write)) {
+        Err(PatchError::Write(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            output.broken_pipe = true
+        }
+        other => other?,
+    }
+    Ok(output)
+}
+
+fn patch(
+    out: &mut dyn Write,
+    changes: &[Change],
+    views: &Views,
+    root: &SandboxPath,
+    output: &mut DiffOutput,
+) -> std::result::Result<Stat, PatchError> {
+    let stat =
+        write_patch(out, changes, &views.base, &views.top(), root, &PatchOptions::default())?;
+    output.outside = stat.outside;
+    output.unsayable = stat.directories + stat.special + stat.attributes;
+    output.skipped = stat.skipped.iter().map(|skipped| skipped.path.to_string()).collect();
+    Ok(stat)
+}

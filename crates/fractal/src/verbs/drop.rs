@@ -1,0 +1,108 @@
+//! `drop`: forget sandboxes. Legal in every state, and twice; records stay.
+
+use crate::{Caller, Engine, record};
+use fractal_model::{Id, Reply, Result};
+use fractal_store::{Reads, RunRow, SandboxRow, process_start};
+use std::time::{Duration, Instant};
+
+pub fn drop(engine: &Engine, caller: &Caller, selectors: &[String], force: bool) -> Result<Reply> {
+    let mut rows = Vec::new();
+    let mut dropped = Vec::new();
+    // All names are checked before the first one goes.
+    if selectors.is_empty() {
+        rows.push(engine.find(caller, None)?);
+    }
+    for selector in selectors {
+        match engine.find(caller, Some(selector)) {
+            Ok(row) => rows.push(row),
+            Err(error) => match remembered(engine, selector)? {
+                Some(_) => dropped.push(selector.clone()),
+                None if force => {}
+                None => return Err(error),
+            },
+        }
+    }
+    for row in &rows {
+        drop_row(engine, caller, row)?;
+        dropped.push(row.name.clone());
+    }
+    Ok(Reply::Done { dropped })
+}
+
+/// The id of a sandbox that was dropped, from its name or id.
+pub fn remembered(engine: &Engine, text: &str) -> Result<Option<Id>> {
+    const LOOK_BACK: u64 = 2_000;
+    let records = engine.store.journal(None, LOOK_BACK)?;
+    let matches = |body: &fractal_model::RecordBody| {
+        body.name.as_deref() == Some(text) || body.sandbox.is_some_and(|id| id.as_str() == text)
+    };
+    Ok(records
+        .into_iter()
+        .find(|record| matches(&record.body))
+        .and_then(|record| record.body.sandbox))
+}
+
+/// Stops what runs in it, removes its row, and the layers nobody else needs.
+pub fn drop_row(engine: &Engine, caller: &Caller, row: &SandboxRow) -> Result<()> {
+    stop_runs(engine, row.id)?;
+    let stack = engine.store.stack(row.top)?;
+    let snapshots = engine.store.snapshots(row.id)?;
+    let mut candidates: Vec<Id> = Vec::new();
+    for top in snapshots.iter().map(|snapshot| snapshot.layer) {
+        candidates.extend(engine.store.stack(top)?.iter().map(|layer| layer.id));
+    }
+    candidates.extend(stack.iter().map(|layer| layer.id));
+    // From the top down, so that each layer has lost what stood on it; ids
+    // grow with time.
+    candidates.sort_unstable_by(|a, b| b.cmp(a));
+    candidates.dedup();
+    let mut body = record(caller, "drop", Some(row));
+    body.after = None;
+    let unused = engine.store.transact(|tx| {
+        tx.delete_sandbox(row.id)?;
+        let mut unused = Vec::new();
+        for id in &candidates {
+            if tx.delete_layer_if_unused(*id)? {
+                unused.push(*id);
+            }
+        }
+        tx.append(body)?;
+        Ok(unused)
+    })?;
+    unused.into_iter().try_for_each(|id| engine.store.discard_layer(id))?;
+    Ok(())
+}
+
+/// Ends living runs by ending their supervisors, which take all processes
+/// inside with them.
+fn stop_runs(engine: &Engine, sandbox: Id) -> Result<()> {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let runs = engine.store.runs_of(sandbox)?;
+    for run in &runs {
+        stop(run);
+    }
+    let start = Instant::now();
+    while runs.iter().any(is_alive) && start.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    engine.is_running(sandbox).map(|_| ())
+}
+
+fn is_alive(run: &RunRow) -> bool {
+    process_start(run.pid) == Some(run.pid_start)
+}
+
+fn stop(run: &RunRow) {
+    use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+    // A run of this very process ends when its caller is done with it; to
+    // kill ourselves would help nobody.
+    let ours = run.pid == std::process::id() as i32;
+    let Some(pid) = Pid::from_raw(run.pid).filter(|_| !ours) else { return };
+    // The descriptor pins the process: checked after, the pid cannot have
+    // been reused in between.
+    if let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty())
+        && is_alive(run)
+    {
+        let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+    }
+}

@@ -1,0 +1,144 @@
+//! `export`: a sandbox's changes as one file that other machines can read.
+//!
+//! A tar archive, compressed with zstd: first `manifest.json`, then every
+//! changed file, directory and link below `tree/`. Deletions stand in the
+//! manifest only. Nothing of the host is in it but what was changed.
+
+use crate::{Caller, Engine, record};
+use fractal_model::{ArchiveReply, Change, EntryKind, Error, Mount, Policy, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+/// Version of the archive's shape.
+pub const FORMAT: u32 = 1;
+pub const MANIFEST: &str = "manifest.json";
+
+/// The first entry of an archive.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Manifest {
+    pub format: u32,
+    pub name: String,
+    pub template: String,
+    pub policy: Policy,
+    pub mounts: Vec<Mount>,
+    pub changes: Vec<Change>,
+}
+
+pub fn export(
+    engine: &Engine,
+    caller: &Caller,
+    selector: Option<&str>,
+    to: &Path,
+) -> Result<ArchiveReply> {
+    let row = engine.find(caller, selector)?;
+    let (views, changes) = super::diff::changes(engine, &row, None)?;
+    let target = caller.directory.join(to);
+    let failed = |error: std::io::Error| {
+        Error::internal(format!("cannot write {}: {error}", target.display()))
+    };
+    let temporary = target.with_extension(format!("incoming-{}", std::process::id()));
+    let manifest = Manifest {
+        format: FORMAT,
+        name: row.name.clone(),
+        template: row.template.clone(),
+        policy: row.policy.clone(),
+        mounts: row.mounts.clone(),
+        changes,
+    };
+    let mut reply = ArchiveReply { sandbox: row.name.clone(), entries: 0, bytes: 0 };
+    let written = File::create(&temporary)
+        .map_err(failed)
+        .and_then(|file| write(file, &manifest, &views.top(), &mut reply))
+        .and_then(|()| std::fs::rename(&temporary, &target).map_err(failed));
+    if let Err(error) = written {
+        let _ = std::fs::remove_file(&temporary);
+        return Err(error);
+    }
+    let mut body = record(caller, "export", Some(&row));
+    body.detail = json!({ "entries": reply.entries, "bytes": reply.bytes });
+    engine.store.transact(|tx| tx.append(body))?;
+    Ok(reply)
+}
+
+fn write(
+    file: File,
+    manifest: &Manifest,
+    view: &fractal_jail::layer::View,
+    reply: &mut ArchiveReply,
+) -> Result<()> {
+    const LEVEL: i32 = 3;
+    let failed =
+        |error: std::io::Error| Error::internal(format!("cannot write the archive: {error}"));
+    let zstd = zstd::Encoder::new(file, LEVEL).map_err(failed)?;
+    let mut tar = tar::Builder::new(zstd);
+    let text =
+        serde_json::to_vec_pretty(manifest).map_err(|error| Error::internal(error.to_string()))?;
+    let mut header = header(tar::EntryType::Regular, 0o644, text.len() as u64, (0, 0));
+    tar.append_data(&mut header, MANIFEST, text.as_slice()).map_err(failed)?;
+    for change in &manifest.changes {
+        let Some(entry) = view.lookup(&change.path)? else { continue };
+        let mut name = b"tree/".to_vec();
+        name.extend_from_slice(change.path.relative());
+        let name: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(name.as_slice());
+        let owner = (entry.uid, entry.gid);
+        match entry.kind {
+            EntryKind::File => {
+                let file = view.open_file(&change.path)?;
+                // A file that grows meanwhile must not overrun its header.
+                let size = entry.size;
+                let mut header = self::header(tar::EntryType::Regular, entry.mode, size, owner);
+                let exact = Exact { file, left: size };
+                tar.append_data(&mut header, Path::new(name), exact).map_err(failed)?;
+                reply.bytes += size;
+            }
+            EntryKind::Directory => {
+                let mut header = self::header(tar::EntryType::Directory, entry.mode, 0, owner);
+                tar.append_data(&mut header, Path::new(name), std::io::empty()).map_err(failed)?;
+            }
+            EntryKind::Symlink => {
+                let target = entry.target.unwrap_or_default();
+                let target: &std::ffi::OsStr =
+                    std::os::unix::ffi::OsStrExt::from_bytes(target.as_slice());
+                let mut header = self::header(tar::EntryType::Symlink, 0o777, 0, owner);
+                tar.append_link(&mut header, Path::new(name), Path::new(target)).map_err(failed)?;
+            }
+            EntryKind::Special => continue,
+        }
+        reply.entries += 1;
+    }
+    let mut file = tar.into_inner().and_then(zstd::Encoder::finish).map_err(failed)?;
+    file.flush().and_then(|()| file.sync_all()).map_err(failed)
+}
+
+fn header(kind: tar::EntryType, mode: u32, size: u64, (uid, gid): (u32, u32)) -> tar::Header {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode & 0o777);
+    header.set_size(size);
+    header.set_uid(u64::from(uid));
+    header.set_gid(u64::from(gid));
+    header.set_mtime(0);
+    header
+}
+
+/// Gives exactly as many bytes as were promised: cut, or filled with zeros.
+struct Exact {
+    file: File,
+    left: u64,
+}
+
+impl std::io::Read for Exact {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let room = (buffer.len() as u64).min(self.left) as usize;
+        let mut count = std::io::Read::read(&mut self.file, &mut buffer[..room])?;
+        if count == 0 && room > 0 {
+            buffer[..room].fill(0);
+            count = room;
+        }
+        self.left -= count as u64;
+        Ok(count)
+    }
+}

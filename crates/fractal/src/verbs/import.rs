@@ -1,0 +1,182 @@
+//! `import`: a sandbox from an exported archive, on today's reality.
+//!
+//! The archive may come from anywhere, so it is read as hostile: paths are
+//! parsed, links never followed, sizes bounded, special files refused.
+
+use super::export::{FORMAT, MANIFEST, Manifest};
+use crate::{Caller, Engine, insert_layer, names, record, stale};
+use fractal_jail::layer::Writer;
+use fractal_model::{ChangeKind, Code, Error, Name, Result, SandboxInfo, SandboxPath, Tier};
+use fractal_store::{Reads, SandboxRow, new_id, now_ms};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+const MANIFEST_BYTES_MAX: u64 = 256 << 20;
+const ENTRIES_MAX: u64 = 2_000_000;
+const BYTES_MAX: u64 = 64 << 30;
+
+pub fn import(
+    engine: &Engine,
+    caller: &Caller,
+    from: &Path,
+    name: Option<&str>,
+) -> Result<SandboxInfo> {
+    let path = caller.directory.join(from);
+    let file = File::open(&path).map_err(|error| {
+        Error::not_found(format!("cannot open {}: {error}", path.display()))
+            .hint("make one with `fractal export SANDBOX -o FILE`")
+    })?;
+    let bad = |error: std::io::Error| {
+        Error::invalid(format!("{} is no archive of fractal's: {error}", path.display()))
+    };
+    let mut archive = tar::Archive::new(zstd::Decoder::new(file).map_err(bad)?);
+    let mut entries = archive.entries().map_err(bad)?;
+    let first = entries.next().transpose().map_err(bad)?;
+    let manifest = read_manifest(first, &path)?;
+    let row = new_row(engine, caller, &manifest, name)?;
+    engine.store.new_layer_dir(row.top)?;
+    let filled = fill(engine, &row, &manifest, entries, &path).and_then(|()| {
+        let mut body = record(caller, "import", Some(&row));
+        body.detail = json!({ "changes": manifest.changes.len() });
+        engine.store.dirty_layer(row.top, "import")?;
+        engine.store.sync_layer(row.top)?;
+        engine.store.transact(|tx| {
+            insert_layer(tx, row.top, None)?;
+            tx.insert_sandbox(&row)?;
+            tx.append(body)
+        })?;
+        Ok(())
+    });
+    if let Err(error) = filled {
+        let _ = engine.store.discard_layer(row.top);
+        return Err(error);
+    }
+    super::list::info(engine, &row)
+}
+
+fn read_manifest<R: Read>(entry: Option<tar::Entry<'_, R>>, path: &Path) -> Result<Manifest> {
+    let bad =
+        |why: &str| Error::invalid(format!("{} is no archive of fractal's: {why}", path.display()));
+    let entry = entry.ok_or_else(|| bad("it is empty"))?;
+    if entry.path().map_or(true, |name| name.as_os_str() != MANIFEST) {
+        return Err(bad("it does not begin with a manifest"));
+    }
+    let mut text = Vec::new();
+    entry
+        .take(MANIFEST_BYTES_MAX)
+        .read_to_end(&mut text)
+        .map_err(|error| bad(&error.to_string()))?;
+    let manifest: Manifest =
+        serde_json::from_slice(&text).map_err(|error| bad(&error.to_string()))?;
+    if manifest.format > FORMAT {
+        return Err(Error::new(
+            Code::Unsupported,
+            format!("{} was made by a newer fractal", path.display()),
+        )
+        .hint("upgrade fractal"));
+    }
+    Ok(manifest)
+}
+
+fn new_row(
+    engine: &Engine,
+    caller: &Caller,
+    manifest: &Manifest,
+    name: Option<&str>,
+) -> Result<SandboxRow> {
+    let id = new_id();
+    let wanted = Name::parse(name.unwrap_or(&manifest.name))?.to_string();
+    let taken = engine.store.sandbox_named(&wanted)?.is_some();
+    let name = match (taken, name) {
+        (false, _) => wanted,
+        (true, None) => names::for_id(id),
+        (true, Some(_)) => {
+            return Err(Error::new(Code::Exists, format!("there is already a sandbox `{wanted}`")));
+        }
+    };
+    let now = now_ms();
+    Ok(SandboxRow {
+        id,
+        name,
+        parent: None,
+        base: None,
+        top: new_id(),
+        // An archive cannot bring rights or host paths with it.
+        policy: caller.policy.meet(&manifest.policy),
+        template: "clone".to_owned(),
+        mounts: Vec::new(),
+        directory: caller.directory.clone(),
+        created_ms: now,
+        touched_ms: now,
+        ttl_ms: Some(caller.config.ttl_ms()?),
+        fork_ctime_ns: stale::file_clock_ns(engine.home()),
+        epoch: 0,
+    })
+}
+
+fn fill<R: Read>(
+    engine: &Engine,
+    row: &SandboxRow,
+    manifest: &Manifest,
+    entries: tar::Entries<'_, R>,
+    path: &Path,
+) -> Result<()> {
+    let bad = |why: String| Error::invalid(format!("{}: {why}", path.display()));
+    let below = engine.host_view(row, Vec::new())?;
+    let writer =
+        Writer::open(&engine.store.layer_tree(row.top), &below, engine.tier()? >= Tier::Masked)?;
+    let deleted: BTreeSet<&SandboxPath> = (manifest.changes.iter())
+        .filter(|change| change.kind == ChangeKind::Deleted)
+        .map(|change| &change.path)
+        .collect();
+    for path in &deleted {
+        // Entries below a deleted directory are gone with it.
+        if path.parent().is_none_or(|parent| !deleted.contains(&parent)) {
+            writer.delete(path)?;
+        }
+    }
+    let (mut count, mut bytes) = (0u64, 0u64);
+    for entry in entries {
+        let mut entry = entry.map_err(|error| bad(error.to_string()))?;
+        count += 1;
+        bytes = bytes.saturating_add(entry.size());
+        if count > ENTRIES_MAX || bytes > BYTES_MAX {
+            return Err(Error::new(
+                Code::Limit,
+                format!("{} is larger than can be imported", path.display()),
+            ));
+        }
+        put(&writer, &mut entry).map_err(|error| bad(error.message))?;
+    }
+    Ok(())
+}
+
+fn put<R: Read>(writer: &Writer<'_>, entry: &mut tar::Entry<'_, R>) -> Result<()> {
+    let name = entry.path_bytes().into_owned();
+    let inside = name
+        .strip_prefix(b"tree/")
+        .ok_or_else(|| Error::invalid("an entry lies outside of tree/"))?;
+    let path = SandboxPath::parse(inside)?;
+    let header = entry.header();
+    let id =
+        |value: std::io::Result<u64>| value.ok().and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
+    let (mode, owner) = (header.mode().unwrap_or(0o644), (id(header.uid()), id(header.gid())));
+    match header.entry_type() {
+        tar::EntryType::Regular => writer.file(&path, mode, owner, entry).map(|_| ())?,
+        tar::EntryType::Directory => writer.directory(&path, mode, owner)?,
+        tar::EntryType::Symlink => {
+            let target =
+                entry.link_name_bytes().map(|target| target.into_owned()).unwrap_or_default();
+            writer.symlink(&path, &target)?;
+        }
+        other => {
+            return Err(Error::invalid(format!(
+                "{path} is of a kind that is not imported: {other:?}"
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! `list`: what sandboxes there are.
+
+use crate::{Caller, Engine, clock};
+use fractal_model::{ListReply, Result, SandboxInfo};
+use fractal_store::{Reads, SandboxRow};
+
+pub fn list(engine: &Engine, _caller: &Caller, _all: bool) -> Result<ListReply> {
+    let rows = engine.store.sandboxes()?;
+    let sandboxes = rows.iter().map(|row| info(engine, row)).collect::<Result<_>>()?;
+    Ok(ListReply { sandboxes })
+}
+
+/// One sandbox as every surface shows it.
+pub fn info(engine: &Engine, row: &SandboxRow) -> Result<SandboxInfo> {
+    let parent = match row.parent {
+        None => None,
+        // A dropped parent has no name any more, but promotion still knows it.
+        Some(id) => {
+            Some(engine.store.sandbox(id)?.map_or_else(|| id.to_string(), |parent| parent.name))
+        }
+    };
+    let state = if engine.is_running(row.id)? { "running" } else { "idle" };
+    Ok(SandboxInfo {
+        name: row.name.clone(),
+        id: row.id,
+        parent,
+        base: row.base,
+        state: state.to_owned(),
+        created: clock::iso(row.created_ms),
+        expires: row.ttl_ms.map(|ttl| clock::iso(row.touched_ms.saturating_add(ttl))),
+        size_bytes: engine.store.own_size(row)?,
+        policy: row.policy.clone(),
+        template: row.template.clone(),
+        directory: row.directory.display().to_string(),
+    })
+}

@@ -1,0 +1,16 @@
+//! One file per verb.
+
+pub mod copy;
+pub mod diff;
+pub mod drop;
+pub mod export;
+pub mod fork;
+pub mod gc;
+pub mod import;
+pub mod list;
+pub mod log;
+pub mod rollback;
+pub mod run;
+pub mod show;
+pub mod snapshot;
+pub mod volume;

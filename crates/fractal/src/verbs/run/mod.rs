@@ -1,0 +1,148 @@
+//! `run`: execute something in a sandbox and say what it did.
+//!
+//! Without a sandbox it forks reality first. The order is: decide (policy,
+//! stack, limits), claim (rows for the sandbox and the living run), run,
+//! compare, and settle everything in one transaction with the record.
+
+mod claim;
+pub mod place;
+mod settle;
+mod spec;
+
+use crate::view::Views;
+use crate::{Caller, Engine, stale, template};
+use claim::{abandon, claim};
+use fractal_jail::layer::{Bounds, Changes, Layer};
+use fractal_jail::{Input, Output, Report, Streams};
+use fractal_model::{Change, Error, Mount, MountSource, Result, Run, RunReply, SandboxPath};
+use place::{Place, decide};
+use settle::settle;
+use spec::spec;
+use std::os::fd::OwnedFd;
+
+/// Bytes of each stream that a captured run keeps.
+pub const CAPTURE_BYTES_MAX: usize = 4 << 20;
+
+/// Where a run's input comes from and its output goes.
+pub struct RunIo {
+    streams: Streams,
+    terminal: bool,
+}
+
+impl RunIo {
+    /// No input; output is kept in the reply.
+    pub fn captured() -> RunIo {
+        RunIo::capturing(Input::Null)
+    }
+
+    /// The given input; output is kept in the reply.
+    pub fn capturing(stdin: Input) -> RunIo {
+        let keep = || Output::Capture(CAPTURE_BYTES_MAX);
+        RunIo {
+            streams: Streams { stdin, stdout: keep(), stderr: keep(), interactive: false },
+            terminal: false,
+        }
+    }
+
+    /// The same, with interrupts forwarded to the program, for command lines.
+    pub fn capturing_interactive(stdin: OwnedFd) -> RunIo {
+        let mut io = RunIo::capturing(Input::Descriptor(stdin));
+        io.streams.interactive = true;
+        io
+    }
+
+    /// The caller's own descriptors.
+    pub fn streaming(stdin: OwnedFd, stdout: OwnedFd, stderr: OwnedFd) -> RunIo {
+        RunIo {
+            streams: Streams {
+                stdin: Input::Descriptor(stdin),
+                stdout: Output::Descriptor(stdout),
+                stderr: Output::Descriptor(stderr),
+                interactive: true,
+            },
+            terminal: false,
+        }
+    }
+
+    /// A terminal made inside, joined to the caller's.
+    pub fn terminal(stdin: OwnedFd, stdout: OwnedFd) -> RunIo {
+        let streams = Streams {
+            stdin: Input::Descriptor(stdin),
+            stdout: Output::Descriptor(stdout),
+            stderr: Output::Capture(0),
+            interactive: true,
+        };
+        RunIo { streams, terminal: true }
+    }
+}
+
+pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunReply> {
+    if run.command.is_empty() {
+        return Err(Error::invalid("there is no command to run").hint("fractal run -- CMD"));
+    }
+    let mut place = decide(engine, caller, &run)?;
+    place.join = claim(engine, &place)?;
+    match execute(engine, caller, &run, &place, io) {
+        Ok(done) => settle(engine, caller, &run, place, done),
+        Err(error) => {
+            abandon(engine, &place);
+            Err(error)
+        }
+    }
+}
+
+/// The plan of a run as text.
+pub fn explain(engine: &Engine, caller: &Caller, run: &Run) -> Result<Vec<String>> {
+    let place = decide(engine, caller, run)?;
+    let spec = spec(engine, caller, run, &place)?;
+    Ok(fractal_jail::explain(&spec)?)
+}
+
+/// What came out of the jail.
+struct Done {
+    report: Report,
+    changes: Changes,
+    stale: Option<fractal_model::Staleness>,
+}
+
+fn execute(engine: &Engine, caller: &Caller, run: &Run, place: &Place, io: RunIo) -> Result<Done> {
+    let mut spec = spec(engine, caller, run, place)?;
+    spec.terminal = io.terminal;
+    let watch = (!place.is_new).then(|| stale::watch(&place.row, engine.home()));
+    let result = fractal_jail::run(&spec, io.streams);
+    let stale = watch.and_then(stale::Watch::take);
+    let mut report = result?;
+    // The program has run: whatever happens to the list now, its work stays.
+    let unknown = |_| Changes { truncated: true, ..Changes::default() };
+    let changes = changes(engine, place, &mut report).unwrap_or_else(unknown);
+    Ok(Done { report, changes, stale })
+}
+
+fn changes(engine: &Engine, place: &Place, report: &mut Report) -> Result<Changes> {
+    let views = match (place.in_memory, report.top.take()) {
+        (Some(_), Some(top)) => Views {
+            own: vec![Layer::from_fd(top).marked_by(engine.marks())],
+            base: engine.host_view(&place.row, Vec::new())?,
+        },
+        (Some(_), None) => return Ok(Changes::default()),
+        (None, _) => engine.views(&place.row, place.row.base)?,
+    };
+    let mut changes = fractal_jail::layer::changes(&views.own, &views.base, &Bounds::default())?;
+    without_mount_points(&mut changes.list, &place.row.mounts)?;
+    Ok(changes)
+}
+
+/// Mount points appear in the layer because something must be mounted on.
+pub fn without_mount_points(list: &mut Vec<Change>, mounts: &[Mount]) -> Result<()> {
+    let mut points = Vec::new();
+    for mount in mounts {
+        points.push(SandboxPath::parse(&mount.at)?);
+        if mount.at == "/workspace" && mount.source == MountSource::Scratch {
+            for name in template::WORKSPACE_DIRS {
+                points.push(SandboxPath::parse(format!("{}/{name}", mount.at))?);
+            }
+        }
+    }
+    list.retain(|change| !points.contains(&change.path));
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! Where a run happens and what holds for it: decided, nothing touched.
+
+use crate::config::or;
+use crate::template::Template;
+use crate::{Caller, Engine, environment, names, stale};
+use fractal_jail::Living;
+use fractal_model::{
+    Code, Error, Id, Limits, MountSource, Name, Network, Policy, Result, Run, Tier, Wider,
+};
+use fractal_store::{SandboxRow, new_id, now_ms};
+use std::path::PathBuf;
+
+/// Where a run happens, decided before anything is touched.
+pub(super) struct Place {
+    pub row: SandboxRow,
+    /// The run's own id.
+    pub run_id: Id,
+    /// How strongly it is fenced.
+    pub tier: Tier,
+    /// A run in the same sandbox to join.
+    pub join: Option<Living>,
+    /// What holds for this run.
+    pub policy: Policy,
+    pub template: Option<Template>,
+    pub is_new: bool,
+    /// The top lives in memory and the sandbox in no table.
+    pub in_memory: Option<u64>,
+}
+
+/// The machine's tier, if it is enough for the policy.
+fn choose_tier(engine: &Engine, policy: &Policy) -> Result<Tier> {
+    let tier = engine.tier()?;
+    match policy.isolation {
+        Some(least) if tier < least => Err(Error::new(
+            Code::Unsupported,
+            format!(
+                "isolation `{}` was asked, this machine reaches `{}`",
+                least.name(),
+                tier.name()
+            ),
+        )
+        .hint("`fractal doctor` shows what is missing and the fix")),
+        _ => Ok(tier),
+    }
+}
+
+pub(super) fn decide(engine: &Engine, caller: &Caller, run: &Run) -> Result<Place> {
+    match &run.sandbox {
+        Some(selector) => decide_existing(engine, caller, run, selector),
+        None => decide_new(engine, caller, run),
+    }
+}
+
+fn decide_existing(engine: &Engine, caller: &Caller, run: &Run, selector: &str) -> Result<Place> {
+    let row = engine.find(caller, Some(selector))?;
+    let allowed = caller.policy.meet(&row.policy);
+    refuse_wider(&row.name, &allowed, &run.ask, run.network.as_ref())?;
+    let template = Template::find(caller, &row.template).ok();
+    let mut policy = allowed.meet(&run.ask).meet(&for_one_run(caller, run, template.as_ref())?);
+    if let Some(network) = &run.network {
+        policy = policy.meet(&Policy { network: network.clone(), ..Policy::default() });
+    }
+    Ok(Place {
+        row,
+        run_id: new_id(),
+        tier: choose_tier(engine, &policy)?,
+        join: None,
+        policy,
+        template,
+        is_new: false,
+        in_memory: None,
+    })
+}
+
+fn decide_new(engine: &Engine, caller: &Caller, run: &Run) -> Result<Place> {
+    let template_name = run.template.clone().unwrap_or_else(|| caller.config.default_template());
+    let template = Template::find(caller, &template_name)?;
+    refuse_wider("reality", &caller.policy, &run.ask, run.network.as_ref())?;
+    let policy = new_policy(caller, run, &template)?;
+    let row = new_row(engine, caller, run, &template, &policy)?;
+    let policy = policy.meet(&for_one_run(caller, run, Some(&template))?).meet(&caller.policy);
+    let in_memory = memory_for(run, &template, &policy);
+    Ok(Place {
+        row,
+        run_id: new_id(),
+        tier: choose_tier(engine, &policy)?,
+        join: None,
+        policy,
+        template: Some(template),
+        is_new: true,
+        in_memory,
+    })
+}
+
+/// Time and output bound one run, not the sandbox.
+fn for_one_run(caller: &Caller, run: &Run, template: Option<&Template>) -> Result<Policy> {
+    let template = template.map(|template| template.limits.clone()).unwrap_or_default();
+    let given = or(or(run.ask.limits.clone(), template), caller.config.limits()?);
+    let limits =
+        Limits { time_ms: given.time_ms, output_bytes: given.output_bytes, ..Limits::default() };
+    Ok(Policy { limits, ..Policy::default() })
+}
+
+/// What is asked must lie within what is allowed: lowering it silently would
+/// let a script believe in limits it does not have.
+pub fn refuse_wider(
+    name: &str,
+    allowed: &Policy,
+    ask: &Policy,
+    network: Option<&Network>,
+) -> Result<()> {
+    if let Some(wider) = ask.limits.first_wider(&allowed.limits) {
+        let Wider { name: what, asked, allowed } = wider;
+        return Err(Error::denied(format!("`{name}` allows {what} {allowed}, {asked} was asked"))
+            .hint("a sandbox is never widened: make a new one with the limits you need"));
+    }
+    let wanted = network.unwrap_or(&Network::None);
+    let asked = Policy { network: wanted.clone(), ..Policy::default() };
+    if allowed.network == Network::Host || asked.meet(allowed).network == *wanted {
+        return Ok(());
+    }
+    Err(Error::denied(format!("the policy of `{name}` does not allow this network"))
+        .hint("a sandbox is never widened: make a new one with `fractal run --net … -- CMD`"))
+}
+
+fn new_policy(caller: &Caller, run: &Run, template: &Template) -> Result<Policy> {
+    let defaults = or(template.limits.clone(), caller.config.limits()?);
+    let mut limits = or(run.ask.limits.clone(), defaults);
+    // These two bound one run, not the sandbox.
+    (limits.time_ms, limits.output_bytes) = (None, None);
+    let network = match (&run.network, &template.network) {
+        (Some(asked), _) => asked.clone(),
+        (None, Some(given)) => given.clone(),
+        (None, None) => caller.config.network()?,
+    };
+    let home = caller
+        .environment
+        .iter()
+        .find(|(key, _)| key == "HOME")
+        .map(|(_, value)| PathBuf::from(value));
+    let (hide, show) = caller.config.hide_and_show();
+    let expand = |path: &String| match (path.strip_prefix("~/"), &home) {
+        (Some(rest), Some(home)) => home.join(rest).display().to_string(),
+        _ => path.clone(),
+    };
+    let shown: Vec<String> = show.iter().map(expand).collect();
+    let mut hidden = run.ask.hidden.clone();
+    hidden.extend(hide.iter().chain(&template.hide).map(expand));
+    hidden.extend(
+        environment::default_hidden(home.as_deref())
+            .into_iter()
+            .filter(|path| !shown.contains(path)),
+    );
+    let mut read_only = run.ask.read_only.clone();
+    read_only.extend(template.read_only.iter().map(expand));
+    let asked =
+        Policy { limits, network, hidden, read_only, allow: None, isolation: run.ask.isolation };
+    Ok(caller.policy.meet(&asked))
+}
+
+fn new_row(
+    engine: &Engine,
+    caller: &Caller,
+    run: &Run,
+    template: &Template,
+    policy: &Policy,
+) -> Result<SandboxRow> {
+    let id = new_id();
+    let name = match &run.name {
+        Some(name) => Name::parse(name)?.to_string(),
+        None => names::for_id(id),
+    };
+    let now = now_ms();
+    Ok(SandboxRow {
+        id,
+        name,
+        parent: None,
+        base: None,
+        top: new_id(),
+        policy: policy.clone(),
+        template: template.name.clone(),
+        mounts: template.mounts.clone(),
+        directory: caller.directory.clone(),
+        created_ms: now,
+        touched_ms: now,
+        ttl_ms: Some(run.ttl_ms.map_or_else(|| caller.config.ttl_ms(), Ok)?),
+        fork_ctime_ns: if run.discard {
+            now as i64 * 1_000_000
+        } else {
+            stale::file_clock_ns(engine.home())
+        },
+        epoch: 0,
+    })
+}
+
+/// A throw-away run writes to memory when what it may write fits there.
+fn memory_for(run: &Run, template: &Template, policy: &Policy) -> Option<u64> {
+    let scratch = template.mounts.iter().any(|mount| mount.source == MountSource::Scratch);
+    if !run.discard || scratch {
+        return None;
+    }
+    let half = memory_total_bytes() / 2;
+    match (policy.limits.disk_bytes, policy.limits.memory_bytes) {
+        (Some(disk), _) if disk > half => None,
+        // Memory files count towards the memory limit, which would turn a
+        // large file into a kill.
+        (disk, Some(memory)) if disk.is_none_or(|disk| disk > memory / 4) => None,
+        (Some(disk), _) => Some(disk),
+        (None, _) => Some(half),
+    }
+}
+
+fn memory_total_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = line
+        .and_then(|line| line.split_whitespace().next())
+        .and_then(|word| word.parse::<u64>().ok());
+    kib.map_or(1 << 30, |kib| kib * 1024)
+}

@@ -1,0 +1,136 @@
+//! The end of a run: verdict, record, reply.
+
+use super::Done;
+use super::place::Place;
+use crate::{Caller, Engine, record};
+use fractal_jail::{Ended, Report, Why};
+use fractal_model::{Isolation, Outcome, Policy, Result, Run, RunReply, Usage};
+use fractal_store::{Reads, now_ms};
+use serde_json::json;
+
+/// Changes that stand in a reply; `diff` has no such bound.
+const REPLY_CHANGES_MAX: usize = 100_000;
+
+/// Writes down what happened and answers.
+pub(super) fn settle(
+    engine: &Engine,
+    caller: &Caller,
+    run: &Run,
+    place: Place,
+    done: Done,
+) -> Result<RunReply> {
+    let Done { report, changes, .. } = &done;
+    let verdict = verdict(report, &place.policy);
+    let run_id = place.run_id;
+    let changed = !changes.list.is_empty() || changes.truncated;
+    let mut kept = place.in_memory.is_none()
+        && !run.discard
+        && (!place.is_new || run.name.is_some() || changed);
+    let row = &place.row;
+    let mut body = record(caller, "run", Some(row));
+    body.detail = json!({
+        "run": run_id, "command": run.command, "exit": verdict.0, "outcome": verdict.1, "kept": kept,
+        "changes": changes.list.len(), "tier": place.tier, "wall_ms": report.wall_ms, "cpu_ms": report.cpu_ms,
+        "memory_peak_bytes": report.memory_peak_bytes,
+    });
+    if place.in_memory.is_some() {
+        (body.before, body.after) = (None, None);
+        engine.store.transact_relaxed(|tx| tx.append(body))?;
+    } else {
+        let durable = kept;
+        let write = |tx: &fractal_store::Tx<'_>| {
+            tx.delete_run(run_id)?;
+            // Somebody joined meanwhile: the sandbox is theirs too.
+            kept |= !tx.runs_of(row.id)?.is_empty();
+            if kept {
+                tx.touch_sandbox(row.id, now_ms())?;
+            } else {
+                tx.delete_sandbox(row.id)?;
+                tx.delete_layer_if_unused(row.top)?;
+            }
+            tx.append(body)
+        };
+        if durable {
+            engine.store.transact(write)?
+        } else {
+            engine.store.transact_relaxed(write)?
+        };
+        if !kept {
+            engine.store.discard_layer(row.top)?;
+        } else if place.is_new {
+            super::super::gc::expire(engine, caller);
+        }
+    }
+    Ok(reply(place, done, verdict, kept))
+}
+
+fn reply(place: Place, done: Done, (exit, outcome): (i32, Outcome), kept: bool) -> RunReply {
+    let Done { report, changes, stale } = done;
+    let mut list = changes.list;
+    let changes_truncated = changes.truncated || list.len() > REPLY_CHANGES_MAX;
+    list.truncate(REPLY_CHANGES_MAX);
+    let mut stderr = text(&report.errors);
+    if let Ended::NotStarted(errno) = report.ended {
+        stderr.push_str(&not_started(errno));
+    }
+    RunReply {
+        sandbox: place.row.name,
+        id: place.row.id,
+        kept,
+        exit,
+        outcome,
+        stdout: text(&report.output),
+        stderr,
+        truncated: report.output.is_truncated() || report.errors.is_truncated(),
+        usage: Usage {
+            wall_ms: report.wall_ms,
+            cpu_ms: report.cpu_ms,
+            memory_peak_bytes: report.memory_peak_bytes,
+            io_read_bytes: report.io_read_bytes,
+            io_write_bytes: report.io_write_bytes,
+        },
+        isolation: Isolation { tier: place.tier, missing: report.missing },
+        changes: list,
+        changes_truncated,
+        stale,
+    }
+}
+
+fn not_started(errno: i32) -> String {
+    format!("fractal: cannot execute the command: {}\n", std::io::Error::from_raw_os_error(errno))
+}
+
+/// Kept bytes as text, with a marker where something was left out. What went
+/// to the caller's own descriptor is not repeated.
+fn text(captured: &fractal_jail::Captured) -> String {
+    let mut text = String::from_utf8_lossy(&captured.bytes).into_owned();
+    if captured.is_truncated() && !captured.bytes.is_empty() {
+        let left_out = captured.total_bytes - captured.bytes.len() as u64;
+        text.push_str(&format!("\n[fractal: output truncated, {left_out} bytes left out]\n"));
+    }
+    text
+}
+
+/// Exit status as a shell would show it, and how the run ended.
+fn verdict(report: &Report, policy: &Policy) -> (i32, Outcome) {
+    const KILLED: i32 = 128 + 9;
+    let own = match report.ended {
+        Ended::Exited(status) => (status, Outcome::Exited),
+        Ended::Signalled(signal) => (128 + signal, Outcome::Signalled),
+        Ended::NotStarted(2) => (127, Outcome::Exited),
+        Ended::NotStarted(_) => (126, Outcome::Exited),
+    };
+    const FILE_TOO_LARGE: i32 = 25;
+    match report.why {
+        Why::Time => (124, Outcome::Timeout),
+        Why::Memory => (KILLED, Outcome::Memory),
+        Why::Disk => (KILLED, Outcome::Disk),
+        Why::Output => (KILLED, Outcome::Output),
+        _ if report.ended == Ended::Signalled(FILE_TOO_LARGE)
+            && policy.limits.disk_bytes.is_some() =>
+        {
+            (own.0, Outcome::Disk)
+        }
+        Why::Ended | Why::Asked => own,
+    }
+}

@@ -1,0 +1,20 @@
+//! `show`: everything about one sandbox.
+
+use crate::{Caller, Engine, stale};
+use fractal_model::{Result, ShowReply};
+use fractal_store::Reads;
+
+pub fn show(engine: &Engine, caller: &Caller, selector: Option<&str>) -> Result<ShowReply> {
+    let row = engine.find(caller, selector)?;
+    let snapshots = engine.store.snapshots(row.id)?.iter().map(super::snapshot::info).collect();
+    let children = engine.store.children(row.id)?.into_iter().map(|child| child.name).collect();
+    Ok(ShowReply {
+        info: super::list::info(engine, &row)?,
+        depth: engine.store.stack(row.top)?.len() - 1,
+        snapshots,
+        mounts: row.mounts.clone(),
+        children,
+        changes: super::diff::changes(engine, &row, None)?.1.len(),
+        stale: stale::look(&row, engine.home()),
+    })
+}

@@ -1,0 +1,71 @@
+//! What a sandbox sees, assembled from its rows for reading.
+
+use crate::Engine;
+use fractal_jail::layer::{Layer, View};
+use fractal_model::{Id, MountSource, Result, SandboxPath};
+use fractal_store::{Reads, SandboxRow};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A sandbox's own layers (top first) and what they stand on.
+pub struct Views {
+    /// Layers above the base, top first.
+    pub own: Vec<Layer>,
+    /// Everything below.
+    pub base: View,
+}
+
+impl Views {
+    /// The whole: what a program inside sees.
+    pub fn top(&self) -> View {
+        self.base.with_layers_on_top(&self.own)
+    }
+}
+
+impl Engine {
+    /// Views of a sandbox against its base, or against another layer of its
+    /// stack (a snapshot).
+    pub(crate) fn views(&self, row: &SandboxRow, base: Option<Id>) -> Result<Views> {
+        let stack = self.store.stack(row.top)?;
+        let cut = match base {
+            None => stack.len(),
+            Some(base) => stack.iter().position(|layer| layer.id == base).unwrap_or(stack.len()),
+        };
+        let open = |ids: &[fractal_store::LayerRow]| -> Result<Vec<Layer>> {
+            ids.iter()
+                .map(|layer| {
+                    Ok(Layer::open(&self.store.layer_tree(layer.id))?.marked_by(self.marks()))
+                })
+                .collect()
+        };
+        Ok(Views { own: open(&stack[..cut])?, base: self.host_view(row, open(&stack[cut..])?)? })
+    }
+
+    /// The host under some layers, without what a run never takes from it.
+    pub(crate) fn host_view(&self, row: &SandboxRow, layers: Vec<Layer>) -> Result<View> {
+        let mut hidden: Vec<SandboxPath> = fractal_jail::host::PRIVATE_TOPS
+            .iter()
+            .map(SandboxPath::parse)
+            .collect::<Result<_>>()?;
+        hidden.push(path_of(self.home())?);
+        for path in &row.policy.hidden {
+            hidden.push(SandboxPath::parse(path)?);
+        }
+        for mount in &row.mounts {
+            // Scratch shows nothing of the host; what is mounted from
+            // elsewhere is not part of the layers at all.
+            if matches!(
+                mount.source,
+                MountSource::Scratch | MountSource::Volume(_) | MountSource::Host(_)
+            ) {
+                hidden.push(SandboxPath::parse(&mount.at)?);
+            }
+        }
+        Ok(View { layers, host: Some(Layer::open(Path::new("/"))?), host_hidden: hidden })
+    }
+}
+
+/// A host path as a path inside.
+pub fn path_of(path: &Path) -> Result<SandboxPath> {
+    SandboxPath::parse(path.as_os_str().as_bytes())
+}

@@ -1,0 +1,7 @@
+//! Tests of the engine on real sandboxes.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod crash;
+mod histories;
+mod verbs;
+mod world;
