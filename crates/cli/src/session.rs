@@ -1,0 +1,120 @@
+//! One call of the program: who asks, from where, and how to answer.
+
+use crate::args::Global;
+use crate::failure::Failure;
+use fractal::{Action, Caller, Code, Config, Engine, Error, Policy, Reply};
+use serde::Serialize;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The environment of this call, read once.
+pub struct Session {
+    pub json: bool,
+    quiet: bool,
+    home: Option<PathBuf>,
+    directory: PathBuf,
+}
+
+impl Session {
+    /// Enters the directory asked for.
+    pub fn new(global: Global) -> Result<Session, Failure> {
+        if let Some(directory) = &global.directory {
+            std::env::set_current_dir(directory).map_err(|error| {
+                Error::not_found(format!("cannot enter {}: {error}", directory.display()))
+                    .hint("name an existing directory with `-C DIR`")
+            })?;
+        }
+        // `current_dir` is canonical: it comes from the kernel.
+        let directory = std::env::current_dir().map_err(|error| {
+            Error::not_found(format!("the current directory is gone: {error}")).hint("`cd` to one")
+        })?;
+        Ok(Session { json: global.json, quiet: global.quiet, home: global.home, directory })
+    }
+
+    /// Where this call comes from.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The state directory: the one asked for, or the user's.
+    pub fn home(&self) -> Result<PathBuf, Error> {
+        let own = || Some(user_directory("XDG_DATA_HOME", ".local/share")?.join("fractal"));
+        let home = self.home.clone().filter(|home| !home.as_os_str().is_empty()).or_else(own);
+        home.map(|home| self.directory.join(home)).ok_or_else(|| {
+            Error::invalid("there is no home directory to keep sandboxes in")
+                .hint("name one with `--home DIR` or set FRACTAL_HOME")
+        })
+    }
+
+    /// Opens the state directory.
+    pub fn engine(&self) -> Result<Engine, Error> {
+        Engine::open(&self.home()?)
+    }
+
+    /// The settings that apply here.
+    pub fn config(&self) -> Result<Config, Error> {
+        let user = user_directory("XDG_CONFIG_HOME", ".config")
+            .map(|directory| directory.join("fractal/config.toml"));
+        Config::load(&self.directory, user.as_deref())
+    }
+
+    /// The local user in this directory.
+    pub fn caller(&self) -> Result<Caller, Error> {
+        Ok(Caller {
+            who: "owner".to_owned(),
+            policy: Policy::default(),
+            directory: self.directory.clone(),
+            environment: std::env::vars_os().collect(),
+            config: self.config()?,
+        })
+    }
+
+    /// Carries out one action in a freshly opened state directory.
+    pub fn apply(&self, action: Action) -> Result<Reply, Error> {
+        self.engine()?.apply(&self.caller()?, action)
+    }
+
+    /// An absolute path for a path of the caller.
+    pub fn absolute(&self, path: &str) -> Result<String, Error> {
+        let path = self.directory.join(path);
+        path.into_os_string().into_string().map_err(|path| {
+            Error::invalid(format!("{} is not UTF-8", path.to_string_lossy().escape_debug()))
+        })
+    }
+
+    /// Prints one JSON object on a line of its own.
+    pub fn print_json(&self, value: &impl Serialize) -> Result<u8, Failure> {
+        let text = serde_json::to_string(value)
+            .map_err(|error| Error::new(Code::Internal, format!("cannot write JSON: {error}")))?;
+        self.print(&format!("{text}\n"))
+    }
+
+    /// Prints data.
+    pub fn print(&self, text: &str) -> Result<u8, Failure> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
+        Ok(0)
+    }
+
+    /// Tells a person something on standard error.
+    pub fn note(&self, text: &str) {
+        if !self.quiet {
+            // Nobody is left to tell when standard error is gone.
+            let _ = writeln!(io::stderr(), "{text}");
+        }
+    }
+}
+
+/// A directory of the XDG specification, which ignores relative values.
+fn user_directory(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let absolute =
+        |value: std::ffi::OsString| Some(PathBuf::from(value)).filter(|p| p.is_absolute());
+    let named = std::env::var_os(variable).and_then(absolute);
+    named.or_else(|| Some(std::env::var_os("HOME").and_then(absolute)?.join(below_home)))
+}
+
+/// A verb answered with another verb's reply: a defect of the engine.
+pub fn unexpected() -> Failure {
+    Error::internal("the engine gave an answer of another verb").into()
+}

@@ -1,0 +1,32 @@
+use crate::failure::Failure;
+use crate::session::{Session, unexpected};
+use fractal::model::format_bytes;
+use fractal::{Action, Reply};
+
+/// Write a sandbox's changes into an archive
+///
+/// The archive is a tar.zst with a manifest; `fractal import` reads it on
+/// another machine.
+#[derive(clap::Args)]
+pub struct Export {
+    /// The sandbox [default: the latest one of this directory]
+    #[arg(value_name = "S")]
+    sandbox: Option<String>,
+    /// The file to write
+    #[arg(short, long = "output", value_name = "FILE")]
+    output: String,
+}
+
+impl Export {
+    pub fn call(self, session: &Session) -> Result<u8, Failure> {
+        let to = session.absolute(&self.output)?;
+        let action = Action::Export { sandbox: self.sandbox, to };
+        let Reply::Archive(reply) = session.apply(action)? else { return Err(unexpected()) };
+        if session.json {
+            return session.print_json(&reply);
+        }
+        let (name, bytes) = (&reply.sandbox, format_bytes(reply.bytes));
+        session.note(&format!("exported {name}: {} entries, {bytes}", reply.entries));
+        Ok(0)
+    }
+}

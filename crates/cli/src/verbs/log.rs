@@ -1,0 +1,95 @@
+use crate::failure::Failure;
+use crate::session::{Session, unexpected};
+use crate::table::{columns, plain};
+use crate::time::stamp;
+use fractal::model::RecordBody;
+use fractal::{Action, Reply};
+use serde_json::Value;
+
+/// Show what happened, newest first
+///
+/// One line per record of the journal: time (UTC), who asked, verb, sandbox,
+/// outcome. Without a sandbox it shows all of them, dropped ones included.
+#[derive(clap::Args)]
+pub struct Log {
+    /// Only this sandbox
+    #[arg(value_name = "S")]
+    sandbox: Option<String>,
+    /// At most so many records
+    #[arg(short = 'n', long = "limit", value_name = "COUNT", default_value_t = 50)]
+    limit: u64,
+}
+
+impl Log {
+    pub fn call(self, session: &Session) -> Result<u8, Failure> {
+        let action = Action::Log { sandbox: self.sandbox, limit: Some(self.limit) };
+        let Reply::Log(reply) = session.apply(action)? else { return Err(unexpected()) };
+        if session.json {
+            return session.print_json(&reply);
+        }
+        let rows: Vec<Vec<String>> = reply.records.iter().map(|record| row(&record.body)).collect();
+        session.print(&columns(&rows))
+    }
+}
+
+fn row(body: &RecordBody) -> Vec<String> {
+    vec![
+        stamp(body.time_ms),
+        plain(&body.who),
+        plain(&body.action),
+        body.name.as_deref().map_or_else(|| "-".to_owned(), plain),
+        outcome(body),
+    ]
+}
+
+/// The error, or what the verb wrote down about itself.
+fn outcome(body: &RecordBody) -> String {
+    if let Some(code) = body.error {
+        return code.name().to_owned();
+    }
+    let text = |name: &str| body.detail.get(name).and_then(Value::as_str).map(plain);
+    if let Some(exit) = body.detail.get("exit").and_then(Value::as_i64) {
+        return format!("exit {exit}: {}", shorten(&command(&body.detail)));
+    }
+    let object = text("child_name").or(text("snapshot")).or(text("to")).or(text("volume"));
+    match (text("verb"), object) {
+        (Some(verb), Some(object)) => format!("{verb} {object}"),
+        (_, Some(object)) => format!("ok: {object}"),
+        _ => "ok".to_owned(),
+    }
+}
+
+fn command(detail: &Value) -> String {
+    let words = detail.get("command").and_then(Value::as_array);
+    let words = words.into_iter().flatten().filter_map(Value::as_str).map(plain);
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn shorten(text: &str) -> String {
+    const CHARS_MAX: usize = 60;
+    if text.chars().count() <= CHARS_MAX {
+        return text.to_owned();
+    }
+    text.chars().take(CHARS_MAX - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn records_read_as_one_line() {
+        let check = |detail: Value, expect: &str| {
+            let body: RecordBody = serde_json::from_value(
+                json!({ "time_ms": 0, "who": "owner", "action": "x", "detail": detail }),
+            )
+            .expect("a record");
+            assert_eq!(outcome(&body), expect);
+        };
+        check(json!({ "exit": 3, "command": ["echo", "a\nb"] }), "exit 3: echo a\\nb");
+        check(json!({ "child_name": "left" }), "ok: left");
+        check(json!({ "verb": "create", "volume": "notes" }), "create notes");
+        check(Value::Null, "ok");
+    }
+}

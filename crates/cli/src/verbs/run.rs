@@ -1,0 +1,264 @@
+use crate::bounds::{Bounds, duration};
+use crate::failure::Failure;
+use crate::session::Session;
+use crate::table::{plain, plural};
+use fractal::model::{Outcome, Tier, format_duration_ms};
+use fractal::{Caller, Engine, Error, RunIo, RunReply};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Run a program in an isolated clone of this machine
+///
+/// The program sees the machine as it is, at the same paths, and starts in the
+/// current directory. What it writes stays in the sandbox: reality is as it
+/// was. Without `--in` a new sandbox is made; it is kept if something changed
+/// in it (one line on standard error says so) and forgotten otherwise.
+///
+/// The exit status is the program's own; 124 when the time limit ended it, 137
+/// for the memory limit, 125 when fractal itself failed.
+#[derive(clap::Args)]
+#[command(override_usage = "fractal run [OPTIONS] -- CMD...")]
+pub struct Run {
+    /// Run in this sandbox
+    #[arg(long = "in", value_name = "S", conflicts_with_all = ["name", "rm"])]
+    sandbox: Option<String>,
+    /// Keep the new sandbox under this name
+    #[arg(long, value_name = "NAME", conflicts_with = "rm")]
+    name: Option<String>,
+    /// Drop the new sandbox afterwards, whatever changed
+    #[arg(long)]
+    rm: bool,
+    /// Set a variable inside; without a value, pass on the caller's (repeatable)
+    #[arg(short, long, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+    /// Start in this directory instead of the current one
+    #[arg(short, long, value_name = "DIR")]
+    workdir: Option<String>,
+    /// Make the new sandbox from this template
+    #[arg(long, env = "FRACTAL_TEMPLATE", value_name = "NAME", hide_env_values = true)]
+    template: Option<String>,
+    /// Let the new sandbox expire when unused for so long, as in 7d
+    #[arg(long, env = "FRACTAL_TTL", value_name = "DURATION", value_parser = duration, hide_env_values = true)]
+    ttl: Option<u64>,
+    /// Give the program a terminal (the default when input and output are one)
+    #[arg(short, long)]
+    tty: bool,
+    /// Pass on input from a terminal even if the output goes elsewhere
+    #[arg(short, long)]
+    interactive: bool,
+    /// Print what would be done, step by step, and do nothing
+    #[arg(long)]
+    explain: bool,
+    /// Say more: isolation and usage of the run
+    #[arg(short, long)]
+    verbose: bool,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
+    command: Vec<String>,
+    #[command(flatten)]
+    bounds: Bounds,
+}
+
+impl Run {
+    pub fn call(self, session: &Session) -> Result<u8, Failure> {
+        let run = fractal::Run {
+            env: variables(&self.env)?,
+            cwd: self.workdir.as_deref().map(|dir| session.absolute(dir)).transpose()?,
+            ask: self.bounds.policy(session)?,
+            network: self.bounds.net.clone(),
+            command: self.command,
+            sandbox: self.sandbox,
+            name: self.name,
+            discard: self.rm,
+            template: self.template,
+            ttl_ms: self.ttl,
+        };
+        let (engine, caller) = (session.engine()?, session.caller()?);
+        if self.explain {
+            return explain(session, &engine, &caller, &run);
+        }
+        let style = Style { tty: self.tty, interactive: self.interactive, verbose: self.verbose };
+        carry_out(session, &engine, &caller, run, style)
+    }
+}
+
+fn explain(
+    session: &Session,
+    engine: &Engine,
+    caller: &Caller,
+    run: &fractal::Run,
+) -> Result<u8, Failure> {
+    let steps = engine.explain(caller, run)?;
+    if session.json {
+        return session.print_json(&serde_json::json!({ "steps": steps }));
+    }
+    session.print(&steps.iter().map(|step| format!("{}\n", plain(step))).collect::<String>())
+}
+
+/// How a run meets the person who started it.
+#[derive(Clone, Copy, Default)]
+pub struct Style {
+    pub tty: bool,
+    pub interactive: bool,
+    pub verbose: bool,
+}
+
+/// Runs, answers and gives the program's exit status.
+pub fn carry_out(
+    session: &Session,
+    engine: &Engine,
+    caller: &Caller,
+    run: fractal::Run,
+    style: Style,
+) -> Result<u8, Failure> {
+    let is_new = run.sandbox.is_none();
+    let io = if session.json { captured(style)? } else { connected(style)? };
+    let reply = engine.run(caller, run, io)?;
+    if session.json {
+        session.print_json(&reply)?;
+    } else {
+        // Empty when it was streamed, but for a program that did not start.
+        let _ = io::stderr().write_all(reply.stderr.as_bytes());
+        remarks(session, &reply, is_new, style.verbose);
+    }
+    // Exit statuses of programs have eight bits.
+    Ok((reply.exit & 0xff) as u8)
+}
+
+/// The program writes to our own output.
+fn connected(style: Style) -> Result<RunIo, Error> {
+    let (stdin, stdout) = (io::stdin(), io::stdout());
+    if style.tty || (stdin.is_terminal() && stdout.is_terminal()) {
+        return Ok(RunIo::terminal(own(stdin)?, own(stdout)?));
+    }
+    Ok(RunIo::streaming(input(style)?, own(stdout)?, own(io::stderr())?))
+}
+
+/// The program's output stands in the reply.
+fn captured(style: Style) -> Result<RunIo, Error> {
+    Ok(RunIo::capturing_interactive(input(style)?))
+}
+
+/// Our input; but what a person types is for the program only if it has a
+/// terminal, or else it would be taken from the pager behind us.
+fn input(style: Style) -> Result<OwnedFd, Error> {
+    let stdin = io::stdin();
+    if !stdin.is_terminal() || style.interactive {
+        return own(stdin);
+    }
+    let null = File::open("/dev/null");
+    null.map(OwnedFd::from)
+        .map_err(|error| Error::internal(format!("cannot open /dev/null: {error}")))
+}
+
+fn own(stream: impl AsFd) -> Result<OwnedFd, Error> {
+    stream
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(|error| Error::internal(format!("cannot use our input and output: {error}")))
+}
+
+/// What a person should know after a run, one line each.
+fn remarks(session: &Session, reply: &RunReply, is_new: bool, verbose: bool) {
+    if let Some(limit) = limit_reached(reply.outcome) {
+        session.note(&format!("stopped: {limit} limit"));
+    }
+    if let Some(line) = isolation(reply, verbose) {
+        session.note(&line);
+    }
+    if verbose {
+        let usage = &reply.usage;
+        let memory = fractal::model::format_bytes(usage.memory_peak_bytes);
+        session.note(&format!("used {} ms, {} ms of cpu, {memory}", usage.wall_ms, usage.cpu_ms));
+    }
+    if let Some(stale) = &reply.stale {
+        session.note(&staleness(stale));
+    }
+    if reply.kept && (is_new || verbose) {
+        session.note(&kept(reply));
+    }
+}
+
+fn limit_reached(outcome: Outcome) -> Option<&'static str> {
+    match outcome {
+        Outcome::Exited | Outcome::Signalled => None,
+        Outcome::Timeout => Some("time"),
+        Outcome::Memory => Some("memory"),
+        Outcome::Disk => Some("disk"),
+        Outcome::Output => Some("output"),
+    }
+}
+
+fn isolation(reply: &RunReply, verbose: bool) -> Option<String> {
+    let isolation = &reply.isolation;
+    if isolation.tier == Tier::Clone && isolation.missing.is_empty() && !verbose {
+        return None;
+    }
+    let missing = match isolation.missing.as_slice() {
+        [] => String::new(),
+        list => format!(", without {}", list.join(", ")),
+    };
+    Some(format!("isolation: {}{missing} (fractal doctor)", isolation.tier.name()))
+}
+
+fn kept(reply: &RunReply) -> String {
+    let name = &reply.sandbox;
+    if reply.changes.is_empty() && !reply.changes_truncated {
+        return format!("kept {name}: no changes (fractal drop {name})");
+    }
+    let more = if reply.changes_truncated { "more than " } else { "" };
+    let changes = plural(reply.changes.len(), "change");
+    format!("kept {name}: {more}{changes} (fractal diff {name} · fractal drop {name})")
+}
+
+/// `reality moved: 14 minutes behind, 3 files changed under you`.
+pub fn staleness(stale: &fractal::model::Staleness) -> String {
+    let behind = format_duration_ms(stale.behind_ms);
+    let more = if stale.more { "more than " } else { "" };
+    let files = plural(stale.changed.len(), "file");
+    format!("reality moved: {behind} behind, {more}{files} changed under you")
+}
+
+/// Reads `NAME=VALUE`, and takes the caller's value for a bare `NAME`.
+fn variables(list: &[String]) -> Result<BTreeMap<String, String>, Error> {
+    let mut env = BTreeMap::new();
+    for item in list {
+        let (name, value) = match item.split_once('=') {
+            Some((name, value)) => (name, value.to_owned()),
+            None => (item.as_str(), inherited(item)?),
+        };
+        if name.is_empty() {
+            return Err(Error::invalid(format!("--env: `{}` has no name", plain(item)))
+                .hint("write `-e NAME=VALUE`"));
+        }
+        env.insert(name.to_owned(), value);
+    }
+    Ok(env)
+}
+
+fn inherited(name: &str) -> Result<String, Error> {
+    let missing = |why: &str| {
+        Error::invalid(format!("--env: `{}` {why}", plain(name))).hint("write `-e NAME=VALUE`")
+    };
+    match std::env::var(name) {
+        Ok(value) => Ok(value),
+        Err(std::env::VarError::NotPresent) => Err(missing("is not set here")),
+        Err(std::env::VarError::NotUnicode(_)) => Err(missing("is not UTF-8")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_need_a_name() {
+        let read = |item: &str| variables(&[item.to_owned()]);
+        assert_eq!(read("A=b=c").expect("it is fine")["A"], "b=c");
+        assert_eq!(read("A=").expect("it is fine")["A"], "");
+        assert!(read("=x").is_err());
+        assert!(read("FRACTAL_TEST_NOT_SET").is_err());
+    }
+}

@@ -1,0 +1,10 @@
+//! The built binary from outside: what people type, what scripts rely on.
+
+mod bad_input;
+mod contract;
+mod help;
+mod json;
+mod many;
+mod pipes;
+mod transcripts;
+mod world;

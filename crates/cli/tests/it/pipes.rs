@@ -1,0 +1,145 @@
+//! Ends of pipes, terminals and processes that go away.
+
+use crate::world::{Answer, FRACTAL, World, able};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_reader_that_left_ends_us_quietly() {
+    let world = World::new();
+    if able() {
+        world.ok(&["run", "--name", "x", "--", "sh", "-c", "seq 100000 > numbers"]);
+    }
+    let calls: &[&[&str]] = &[
+        &["list"],
+        &["list", "--json"],
+        &["log"],
+        &["help", "run"],
+        &["completions", "bash"],
+        &["diff", "x"],
+        &["--help"],
+        &["config", "show"],
+    ];
+    for args in calls {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let answer = Answer::of(world.command(FRACTAL).args(*args).stdout(writer));
+        if *args == ["diff", "x"] && !able() {
+            continue;
+        }
+        assert!(
+            !answer.err.contains("error") && !answer.err.contains("panic"),
+            "{args:?}: {}",
+            answer.err
+        );
+        assert_eq!(answer.status, 0, "{args:?}");
+    }
+}
+
+/// Runs a command line in a terminal made by `script`, if there is one.
+fn in_terminal(world: &World, line: &str) -> Option<Answer> {
+    let probe = world.command("script").arg("--version").output();
+    if probe.is_err() {
+        eprintln!("skipped: no script(1) to make a terminal");
+        return None;
+    }
+    Some(Answer::of(world.command("script").env("TERM", "xterm").args(["-qec", line, "/dev/null"])))
+}
+
+#[test]
+fn colour_is_for_terminals_and_can_be_declined() {
+    let world = World::new();
+    let Some(answer) = in_terminal(&world, "fractal show nothing") else { return };
+    assert!(answer.out.contains("\x1b[1;31merror:\x1b[0m"), "{:?}", answer.out);
+    let declined = in_terminal(&world, "NO_COLOR=1 fractal show nothing").expect("as before");
+    assert!(
+        declined.out.contains("error:") && !declined.out.contains('\x1b'),
+        "{:?}",
+        declined.out
+    );
+    let help = in_terminal(&world, "NO_COLOR=1 fractal --help").expect("as before");
+    assert!(!help.out.contains('\x1b'));
+}
+
+#[test]
+fn a_terminal_is_given_when_there_is_one() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let Some(answer) =
+        in_terminal(&world, "fractal run --rm -- sh -c 'test -t 0 && test -t 1 && echo yes'")
+    else {
+        return;
+    };
+    // script(1) types an end-of-file character, which a terminal may echo.
+    assert!(answer.status == 0 && answer.out.contains("yes"), "{:?}", answer.out);
+    let piped = in_terminal(&world, "fractal run --rm -- sh -c 'test -t 1 || echo no' | cat")
+        .expect("as before");
+    assert!(piped.out.contains("no"), "{:?}", piped.out);
+    let answer = Answer::of(
+        world.command("sh").args(["-c", "echo 'echo $((6*7)); exit 5' | fractal enter"]),
+    );
+    assert_eq!((answer.status, answer.out.trim()), (5, "42"), "{}", answer.err);
+}
+
+/// Host processes whose command line holds a text.
+fn processes(text: &str) -> Vec<PathBuf> {
+    let all = std::fs::read_dir("/proc").expect("proc").flatten().map(|entry| entry.path());
+    let holds = |path: &Path| {
+        let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).replace('\0', " ").starts_with(text)
+    };
+    all.filter(|path| holds(path)).collect()
+}
+
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(10), "{what} did not happen");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Directories of the control groups a process is in, apart from the roots.
+fn groups(process: &Path) -> Vec<PathBuf> {
+    let text = std::fs::read_to_string(process.join("cgroup")).unwrap_or_default();
+    let place = |line: &str| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) =
+            (parts.next()?.to_owned(), parts.next()?.trim_start_matches('/').to_owned());
+        (path.contains("fractal"))
+            .then(|| PathBuf::from("/sys/fs/cgroup").join(controllers).join(path))
+    };
+    text.lines().filter_map(place).collect()
+}
+
+#[test]
+fn killing_the_command_line_leaves_nothing_behind() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let seconds = format!("sleep 8{:07}", std::process::id());
+    for flag in ["--rm", "--name=k"] {
+        let script = format!("trap '' TERM HUP INT; {seconds} & {seconds} & wait");
+        let mut child = world
+            .command(FRACTAL)
+            .args(["run", flag, "--", "sh", "-c", &script])
+            .spawn()
+            .expect("it starts");
+        wait_for("the start", || processes(&seconds).len() == 2);
+        let groups = groups(&processes(&seconds)[0]);
+        child.kill().expect("it can be killed");
+        child.wait().expect("it ends");
+        wait_for("the end of all processes", || processes(&seconds).is_empty());
+        wait_for("the end of control groups", || groups.iter().all(|group| !group.exists()));
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+        assert!(!mounts.contains(&world.state().display().to_string()), "a mount was left");
+    }
+    let (_, list) = world.json(&["list", "--json"]);
+    let states: Vec<_> =
+        list["sandboxes"].as_array().expect("a list").iter().map(|info| &info["state"]).collect();
+    assert_eq!(states, ["idle"], "the named one is there and at rest");
+    world.ok(&["run", "--in", "k", "--", "true"]);
+}
