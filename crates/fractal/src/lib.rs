@@ -136,6 +136,13 @@ impl Engine {
         verbs::run::run(self, caller, run, io)
     }
 
+    /// Waits until finished runs of this process are cleaned up to the last
+    /// mount. Runs return before that; only who deletes the state directory
+    /// afterwards needs it.
+    pub fn settle(&self) {
+        fractal_jail::settle();
+    }
+
     /// What `run` would do, step by step, without doing it.
     pub fn explain(&self, caller: &Caller, run: &Run) -> Result<Vec<String>> {
         verbs::run::explain(self, caller, run)

@@ -29,7 +29,7 @@ mod watch;
 mod wire;
 
 pub use pump::{Captured, Input, Output, Streams};
-pub use run::{Ended, Report, Running, Why, explain, run, settle, spawn};
+pub use run::{Ended, LOCKED_IN_WORK, Report, Running, Why, explain, run, settle, spawn};
 pub use spec::{Living, Placed, Spec, Stack, Top};
 
 use fractal_model::{Code, Error};

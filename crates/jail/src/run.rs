@@ -6,6 +6,7 @@ use crate::host::Facts;
 use crate::plan::Plan;
 use crate::pump::{Captured, Pump, Streams};
 use crate::spec::{Spec, Top};
+use crate::step::Step;
 use crate::sys::{fd, process, socket};
 use crate::wire::{self, Fence, Message};
 use crate::{JailError, seccomp};
@@ -147,6 +148,7 @@ pub fn spawn(spec: &Spec, stdio: Option<[OwnedFd; 3]>) -> Result<Running, JailEr
     let filter = seccomp::program();
     let cwd = c_string(spec.cwd.as_os_str())?;
     let marker = dirty_marker(spec)?;
+    let locked_dirs = locked_dirs(spec, &plan)?;
     let living_file = spec.living_file().map(|path| c_string(path.as_os_str())).transpose()?;
     let mut keep: Vec<RawFd> = vec![theirs.as_raw_fd(), sync_a.as_raw_fd(), sync_b.as_raw_fd()];
     keep.extend(stdio_raw.iter().flatten().map(AsRawFd::as_raw_fd));
@@ -168,6 +170,7 @@ pub fn spawn(spec: &Spec, stdio: Option<[OwnedFd; 3]>) -> Result<Running, JailEr
         keep: &keep,
         deadline_ms: spec.limits.time_ms.map(|ms| process::monotonic_ms().saturating_add(ms)),
         memory_watch: spec.limits.memory_bytes.filter(|_| !plan.cgroup.limits_memory),
+        locked_dirs: &locked_dirs,
         dirty_marker: marker.as_ref().map(|(marker, _)| marker.as_c_str()),
         living_file: living_file.as_deref(),
         sync_dir: marker.as_ref().map(|(_, dir)| dir.as_c_str()),
@@ -393,6 +396,25 @@ fn candidates(spec: &Spec) -> Result<Vec<CString>, JailError> {
     let path = spec.env.iter().find(|(key, _)| key == "PATH").map_or(default, |(_, value)| value);
     let dirs = path.as_bytes().split(|byte| *byte == b':');
     dirs.map(|dir| c_string(Path::new(OsStr::from_bytes(dir)).join(program).as_os_str())).collect()
+}
+
+/// What a `volatile` overlay leaves in its work directory, with no rights for
+/// anybody; outermost first.
+pub const LOCKED_IN_WORK: [&str; 3] = ["work", "work/incompat", "work/incompat/volatile"];
+
+/// The kernel's part of each overlay's work directory, outside the sandbox.
+fn locked_dirs(spec: &Spec, plan: &Plan) -> Result<Vec<CString>, JailError> {
+    let mut dirs = Vec::new();
+    for step in &plan.steps {
+        let Step::Overlay(overlay) = step else { continue };
+        let work = overlay.upper.as_ref().map(|(_, work)| work.to_bytes());
+        let Some(inside) = work.and_then(|work| work.strip_prefix(b"layers/")) else { continue };
+        let work = spec.stack.layers_dir.join(OsStr::from_bytes(inside));
+        for path in LOCKED_IN_WORK {
+            dirs.push(c_string(work.join(path).as_os_str())?);
+        }
+    }
+    Ok(dirs)
 }
 
 /// The marker that says "not yet on disk", and the directory to sync.

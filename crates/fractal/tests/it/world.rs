@@ -113,6 +113,17 @@ impl World {
     }
 }
 
+/// Nothing may stand in the way of deleting a state directory.
+impl Drop for World {
+    fn drop(&mut self) {
+        self.engine.settle();
+        let removed = std::fs::remove_dir_all(self.dir.path());
+        if !std::thread::panicking() {
+            removed.unwrap();
+        }
+    }
+}
+
 pub fn shell(script: &str) -> Vec<String> {
     ["sh", "-c", script].map(str::to_owned).into()
 }

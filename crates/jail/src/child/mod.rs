@@ -54,6 +54,9 @@ pub struct Prepared<'a> {
     pub deadline_ms: Option<u64>,
     /// Bytes of memory at which init stops the run, without a controller.
     pub memory_watch: Option<u64>,
+    /// Directories that the kernel made with no rights for anybody, which
+    /// would keep an unprivileged user from deleting a layer.
+    pub locked_dirs: &'a [CString],
     /// A marker to remove once the top layer has reached the disk.
     pub dirty_marker: Option<&'a CStr>,
     /// Where to announce the run while it lives.

@@ -35,6 +35,9 @@ pub fn monitor(prepared: &Prepared<'_>) -> ! {
             // longer than the whole start: the caller does not wait for it.
             held.iter().for_each(|fd| fd::close(*fd));
             remove_groups(prepared);
+            for dir in prepared.locked_dirs {
+                let _ = fd::chmod(dir, 0o700);
+            }
             settle_layer(prepared);
             process::exit_now(0)
         }

@@ -207,6 +207,12 @@ pub fn chown(path: &CStr, uid: u32, gid: u32) -> Sys<()> {
     check_int(unsafe { libc::lchown(path.as_ptr(), uid, gid) }).map(|_| ())
 }
 
+/// Changes the mode of a file of our own.
+pub fn chmod(path: &CStr, mode: u32) -> Sys<()> {
+    // SAFETY: `path` is NUL-terminated and outlives the call.
+    check_int(unsafe { libc::chmod(path.as_ptr(), mode) }).map(|_| ())
+}
+
 /// Sets the file creation mask; returns the one before.
 pub fn set_mask(mask: u32) -> u32 {
     // SAFETY: plain integer; cannot fail.

@@ -105,9 +105,10 @@ pub(super) fn label(run_id: Id) -> String {
 fn clear_work(work: &Path) {
     use std::os::unix::fs::PermissionsExt;
     for entry in std::fs::read_dir(work).into_iter().flatten().flatten() {
-        // The kernel makes the inner one with no rights for anybody.
-        let inner = entry.path().join("work");
-        let _ = std::fs::set_permissions(&inner, std::fs::Permissions::from_mode(0o700));
+        for inner in fractal_jail::LOCKED_IN_WORK {
+            let rights = std::fs::Permissions::from_mode(0o700);
+            let _ = std::fs::set_permissions(entry.path().join(inner), rights);
+        }
         let _ = std::fs::remove_dir_all(entry.path());
     }
 }
