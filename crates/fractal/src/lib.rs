@@ -6,7 +6,6 @@
 //! it must know of its caller stands in [`Caller`]. Data flows one way, from
 //! the verb through the runner to the changes and into the journal.
 
-mod clock;
 mod config;
 mod doctor;
 mod environment;

@@ -114,7 +114,7 @@ pub struct Facts {
     pub staging: PathBuf,
     /// Whether the layers lie on the filesystem of `/`.
     pub layers_under_root: bool,
-    /// Entries of `/`.
+    /// Entries of `/`, where the plan must bind each of them.
     pub root: Vec<Entry>,
     /// Mode of `/`.
     pub root_mode: u32,
@@ -155,7 +155,7 @@ impl Facts {
             namespaces_limit_pids: kernel_version() >= (6, 14),
             staging: staging(),
             layers_under_root: device(&stack.layers_dir) == device(Path::new("/")),
-            root: root_entries(),
+            root: if rootless { root_entries() } else { Vec::new() },
             root_mode: fs::metadata("/").map_or(0o755, |meta| meta.mode() & 0o7777),
             mounts: if rootless { Vec::new() } else { host_mounts(stack) },
             own,

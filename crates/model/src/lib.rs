@@ -15,6 +15,7 @@ mod path;
 mod policy;
 mod record;
 pub mod reference;
+mod time;
 mod units;
 
 pub use action::{
@@ -29,4 +30,5 @@ pub use merge::{Verdict, three_way};
 pub use path::SandboxPath;
 pub use policy::{Limits, Network, Policy, Tier, Verb, Wider};
 pub use record::{Record, RecordBody};
+pub use time::{format_iso_ms, parse_iso_ms};
 pub use units::{format_bytes, format_duration_ms, parse_bytes, parse_duration_ms};

@@ -1,7 +1,7 @@
 //! `list`: what sandboxes there are.
 
-use crate::{Caller, Engine, clock};
-use fractal_model::{ListReply, Result, SandboxInfo};
+use crate::{Caller, Engine};
+use fractal_model::{ListReply, Result, SandboxInfo, format_iso_ms};
 use fractal_store::{Reads, SandboxRow};
 
 pub fn list(engine: &Engine, _caller: &Caller, _all: bool) -> Result<ListReply> {
@@ -26,8 +26,8 @@ pub fn info(engine: &Engine, row: &SandboxRow) -> Result<SandboxInfo> {
         parent,
         base: row.base,
         state: state.to_owned(),
-        created: clock::iso(row.created_ms),
-        expires: row.ttl_ms.map(|ttl| clock::iso(row.touched_ms.saturating_add(ttl))),
+        created: format_iso_ms(row.created_ms),
+        expires: row.ttl_ms.map(|ttl| format_iso_ms(row.touched_ms.saturating_add(ttl))),
         size_bytes: engine.store.own_size(row)?,
         policy: row.policy.clone(),
         template: row.template.clone(),

@@ -1,8 +1,8 @@
 //! `snapshot`: name the present state, durably, in constant time.
 
 use super::fork::Seal;
-use crate::{Caller, Engine, clock, insert_layer, record};
-use fractal_model::{Code, Error, Name, Result, SnapshotInfo};
+use crate::{Caller, Engine, insert_layer, record};
+use fractal_model::{Code, Error, Name, Result, SnapshotInfo, format_iso_ms};
 use fractal_store::{Reads, SandboxRow, SnapshotRow, new_id, now_ms};
 use serde_json::json;
 
@@ -83,6 +83,6 @@ pub fn info(snapshot: &SnapshotRow) -> SnapshotInfo {
     SnapshotInfo {
         name: snapshot.name.clone(),
         layer: snapshot.layer,
-        created: clock::iso(snapshot.created_ms),
+        created: format_iso_ms(snapshot.created_ms),
     }
 }

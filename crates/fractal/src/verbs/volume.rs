@@ -1,9 +1,10 @@
 //! `volume`: directories that outlive sandboxes.
 
-use crate::{Caller, Engine, clock, record};
+use crate::{Caller, Engine, record};
 use fractal_jail::layer::{Bounds, CopyOptions, Layer, View, copy_out};
 use fractal_model::{
     Code, Error, MountSource, Name, Reply, Result, SandboxPath, VolumeInfo, VolumeVerb,
+    format_iso_ms,
 };
 use fractal_store::{Reads, VolumeRow, now_ms};
 use serde_json::json;
@@ -76,7 +77,7 @@ fn users(engine: &Engine, name: &Name) -> Result<Vec<String>> {
 fn info(engine: &Engine, row: &VolumeRow) -> Result<VolumeInfo> {
     Ok(VolumeInfo {
         name: row.name.to_string(),
-        created: clock::iso(row.created_ms),
+        created: format_iso_ms(row.created_ms),
         size_bytes: engine.store.volume_size(&row.name)?,
         used_by: users(engine, &row.name)?,
     })

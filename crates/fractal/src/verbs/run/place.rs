@@ -211,10 +211,6 @@ fn memory_for(run: &Run, template: &Template, policy: &Policy) -> Option<u64> {
 }
 
 fn memory_total_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib = line
-        .and_then(|line| line.split_whitespace().next())
-        .and_then(|word| word.parse::<u64>().ok());
-    kib.map_or(1 << 30, |kib| kib * 1024)
+    let info = rustix::system::sysinfo();
+    info.totalram as u64 * u64::from(info.mem_unit)
 }
