@@ -146,13 +146,25 @@ impl Reads for Tx<'_> {
 }
 
 impl Store {
-    /// Bytes in a sandbox's own layers, those above its base: as noted for
-    /// sealed layers, as measured now for the others.
+    /// Bytes in a sandbox's own layers, those above its base.
     pub fn own_size(&self, sandbox: &SandboxRow) -> Result<u64> {
         let own = self.stack(sandbox.top)?.into_iter();
         let own = own.take_while(|layer| Some(layer.id) != sandbox.base);
-        own.map(|layer| if layer.sealed { Ok(layer.size_bytes) } else { self.layer_size(layer.id) })
-            .sum()
+        own.map(|layer| self.known_size(&layer)).sum()
+    }
+
+    /// A layer's size as noted, or as measured now. Sealing takes the same time
+    /// for any size, so it notes none; whoever asks first does it.
+    fn known_size(&self, layer: &LayerRow) -> Result<u64> {
+        if layer.sealed && layer.size_bytes > 0 {
+            return Ok(layer.size_bytes);
+        }
+        let size = self.layer_size(layer.id)?;
+        if layer.sealed {
+            // Only a note: without it the next one measures again.
+            let _ = self.transact_relaxed(|tx| tx.seal_layer(layer.id, size));
+        }
+        Ok(size)
     }
 }
 

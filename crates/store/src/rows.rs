@@ -54,7 +54,7 @@ pub struct LayerRow {
     pub sealed: bool,
     /// When it was made.
     pub created_ms: u64,
-    /// Bytes in it, as of its seal.
+    /// Bytes in it; 0 until somebody asked for the size of a sealed layer.
     pub size_bytes: u64,
 }
 
