@@ -107,6 +107,15 @@ pub const PIDS_BY_NAMESPACE: u64 = 4096;
 /// The kernel takes no more.
 const PIDS_POSSIBLE: u64 = 4 << 20;
 
+/// What holds a limit where its controller is missing.
+pub fn without(controller: &str) -> &'static str {
+    match controller {
+        "memory" => "init adds processes up and stops the run",
+        "cpu" => "the run gets whole processors",
+        _ => "the limit counts the user's processes",
+    }
+}
+
 /// What the monitor does with cgroups, as ready data.
 #[derive(Clone, Debug, Default)]
 pub struct CgroupPlan {
@@ -174,9 +183,9 @@ impl CgroupPlan {
             {
                 plan.add_v2(controller, &dir.join(&name), limit)?;
             } else {
-                plan.missing.push(format!(
-                    "cgroup controller `{controller}`: none delegated, the limit holds per process only"
-                ));
+                let instead = without(controller);
+                plan.missing
+                    .push(format!("cgroup controller `{controller}`: none delegated, {instead}"));
                 continue;
             }
             match controller {

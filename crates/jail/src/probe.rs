@@ -19,8 +19,6 @@ pub struct Probe {
     pub name: String,
     /// Whether it is there.
     pub ok: bool,
-    /// Whether runs are impossible without it.
-    pub required: bool,
     /// What was found.
     pub found: String,
     /// What to type to have it.
@@ -125,7 +123,7 @@ pub fn probes(state_dir: &Path) -> Vec<Probe> {
 
 fn probe(name: &str, ok: bool, found: impl Into<String>, fix: &str) -> Probe {
     let fix = (!ok && !fix.is_empty()).then(|| fix.to_owned());
-    Probe { name: name.to_owned(), ok, required: false, found: found.into(), fix }
+    Probe { name: name.to_owned(), ok, found: found.into(), fix }
 }
 
 fn kernel() -> Probe {
@@ -210,7 +208,7 @@ fn controller(controllers: &Controllers, name: &str) -> Probe {
     let found = if ok {
         format!("cgroup {version}")
     } else {
-        "not delegated to us: the limit holds per process only".to_owned()
+        format!("not delegated to us: {}", crate::cgroup::without(name))
     };
     let fix = "start fractal with `systemd-run --user --scope -p Delegate=yes`, or as root";
     probe(&format!("limit {name}"), ok, found, fix)

@@ -95,8 +95,6 @@ pub enum Step {
     Loopback,
     /// Make files as this user and group from here on.
     ActAs { uid: u32, gid: u32 },
-    /// Name the machine.
-    Hostname(CPath),
     /// Hand the memory top to the caller, who reads the changes from it.
     SendTop { path: CPath },
     /// Listen for the proxy inside and hand the socket to the caller.
@@ -170,7 +168,6 @@ impl Step {
             Step::Pivot => sys::mount::pivot_here(),
             Step::Loopback => sys::socket::loopback_up(),
             Step::ActAs { uid, gid } => sys::process::act_as(*uid, *gid),
-            Step::Hostname(name) => sys::process::set_hostname(name.as_c()),
             Step::SendTop { path } => {
                 let fd = sys::fd::open(path.as_c(), libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
                 crate::wire::Message::of(crate::wire::TOP).send(slots.control, Some(fd))
@@ -322,7 +319,6 @@ impl fmt::Display for Step {
             Step::Pivot => write!(f, "make this the root and drop the old one"),
             Step::Loopback => write!(f, "bring loopback up"),
             Step::ActAs { uid, gid } => write!(f, "make files as {uid}:{gid} from here on"),
-            Step::Hostname(name) => write!(f, "set host name {name}"),
             Step::SendTop { path } => write!(f, "hand {path} to the caller"),
             Step::Listen { port } => write!(f, "listen on 127.0.0.1:{port} for the proxy"),
             Step::Join { .. } => write!(f, "join the namespaces of a living run"),

@@ -10,8 +10,8 @@
 
 use super::{
     SHIFT_BASE, abs, dev_furniture, kernel_views, layer_tree, make_chain, make_layer_chain, masks,
-    memory_size, network, overlay, proc, push_inside, read_only, rel, run_directory, upper_of,
-    work_name,
+    memory_options, memory_size, network, overlay, proc, push_inside, read_only, rel,
+    run_directory, staging, upper_of, work_name,
 };
 use crate::JailError;
 use crate::host::{Facts, Own};
@@ -113,25 +113,11 @@ fn outside_directories(spec: &Spec, facts: &Facts, parts: &[&Own]) -> Result<Vec
     Ok(steps)
 }
 
-/// A private tmpfs to work in, with the host's root and the layers in it.
+/// The host's root and the layers in the staging directory.
 fn stage(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> {
-    let dir = |name: &str| {
-        Ok::<_, JailError>(Step::MakeDir { path: rel(name)?, mode: 0o755, owner: None })
-    };
-    let mut steps = vec![
-        Step::Filesystem {
-            kind: c"tmpfs",
-            at: abs(&facts.staging)?,
-            flags: 0,
-            data: rel("mode=755")?,
-        },
-        Step::Enter { dir: abs(&facts.staging)? },
-        dir("lower")?,
-        dir("layers")?,
-        dir("root")?,
-        Step::Attach { slot: SLOT_ROOT, at: rel("lower")? },
-        Step::Attach { slot: SLOT_LAYERS, at: rel("layers")? },
-    ];
+    let mut steps = staging(facts, &["lower", "layers", "root"])?;
+    steps.push(Step::Attach { slot: SLOT_ROOT, at: rel("lower")? });
+    steps.push(Step::Attach { slot: SLOT_LAYERS, at: rel("layers")? });
     if let Top::Memory { size_bytes } = spec.stack.top {
         steps.extend(memory_top(spec, facts, size_bytes)?);
     }
@@ -142,9 +128,7 @@ fn memory_top(spec: &Spec, facts: &Facts, size_bytes: u64) -> Result<Vec<Step>, 
     let dir = |name: &str, mode: u32| {
         Ok::<_, JailError>(Step::MakeDir { path: rel(name)?, mode, owner: None })
     };
-    // One inode per 4 KiB bounds empty files too.
-    let inodes = (size_bytes / 4096).clamp(1024, 4_000_000);
-    let data = rel(format!("mode=755,size={size_bytes},nr_inodes={inodes}"))?;
+    let data = memory_options(size_bytes)?;
     let mut steps = vec![
         dir("memory", 0o755)?,
         dir("top", 0o755)?,

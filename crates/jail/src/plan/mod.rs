@@ -311,6 +311,26 @@ fn option_string(
     (text.len() <= OPTIONS_BYTES_MAX).then_some(text)
 }
 
+/// A private tmpfs to build in, with some directories in it.
+fn staging(facts: &Facts, dirs: &[&str]) -> Result<Vec<Step>, JailError> {
+    let at = abs(&facts.staging)?;
+    let data = rel("mode=755")?;
+    let mut steps = vec![
+        Step::Filesystem { kind: c"tmpfs", at: at.clone(), flags: 0, data },
+        Step::Enter { dir: at },
+    ];
+    for dir in dirs {
+        steps.push(Step::MakeDir { path: rel(*dir)?, mode: 0o755, owner: None });
+    }
+    Ok(steps)
+}
+
+/// Options of a memory top; one inode per 4 KiB bounds empty files too.
+fn memory_options(size_bytes: u64) -> Result<CPath, JailError> {
+    let inodes = (size_bytes / 4096).clamp(1024, 4_000_000);
+    rel(format!("mode=755,size={size_bytes},nr_inodes={inodes}"))
+}
+
 /// Makes `dirs` below a tree of ours that no program has written.
 fn make_chain(tree: &Path, dirs: &[Dir], keep_owner: bool) -> Result<Vec<Step>, JailError> {
     dirs.iter()

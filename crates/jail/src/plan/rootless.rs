@@ -8,7 +8,8 @@
 
 use super::{
     abs, dev_furniture, kernel_views, layer_tree, make_chain, make_in_layer, make_layer_chain,
-    masks, memory_size, network, overlay, proc, read_only, rel, run_directory, upper_of, work_name,
+    masks, memory_options, memory_size, network, overlay, proc, read_only, rel, run_directory,
+    staging, upper_of, work_name,
 };
 use crate::JailError;
 use crate::host::{Entry, Facts, Own, PRIVATE_TOPS};
@@ -124,22 +125,10 @@ fn stage(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> {
     let dir = |name: &str| {
         Ok::<_, JailError>(Step::MakeDir { path: rel(name)?, mode: 0o755, owner: None })
     };
-    let mut steps = vec![
-        Step::Filesystem {
-            kind: c"tmpfs",
-            at: abs(&facts.staging)?,
-            flags: 0,
-            data: rel("mode=755")?,
-        },
-        Step::Enter { dir: abs(&facts.staging)? },
-        dir("layers")?,
-        dir("root")?,
-        dir("none")?,
-        Step::Attach { slot: SLOT_LAYERS, at: rel("layers")? },
-    ];
+    let mut steps = staging(facts, &["layers", "root", "none"])?;
+    steps.push(Step::Attach { slot: SLOT_LAYERS, at: rel("layers")? });
     if let Top::Memory { size_bytes } = spec.stack.top {
-        let inodes = (size_bytes / 4096).clamp(1024, 4_000_000);
-        let data = rel(format!("mode=755,size={size_bytes},nr_inodes={inodes}"))?;
+        let data = memory_options(size_bytes)?;
         steps.push(dir("top")?);
         steps.push(Step::Filesystem { kind: c"tmpfs", at: rel("top")?, flags: 0, data });
         steps.push(dir("top/tree")?);

@@ -277,12 +277,6 @@ pub fn set_limit(resource: u32, value: u64) -> Sys<()> {
     check_int(unsafe { libc::setrlimit(resource as _, &next) }).map(|_| ())
 }
 
-/// Names this machine inside its own uts namespace.
-pub fn set_hostname(name: &CStr) -> Sys<()> {
-    // SAFETY: the pointer and length describe a live string.
-    check_int(unsafe { libc::sethostname(name.as_ptr(), name.to_bytes().len()) }).map(|_| ())
-}
-
 /// Replaces this program; returns only the errno of a failure.
 pub fn exec(path: &CStr, argv: &[*const libc::c_char], envp: &[*const libc::c_char]) -> i32 {
     debug_assert!(argv.last().is_some_and(|last| last.is_null()));
