@@ -106,7 +106,7 @@ impl Engine {
                 verbs::diff::diff(self, caller, sandbox.as_deref(), since.as_deref())
                     .map(Reply::Diff)
             }
-            Action::List { all } => verbs::list::list(self, caller, all).map(Reply::List),
+            Action::List => verbs::list::list(self).map(Reply::List),
             Action::Show { sandbox } => verbs::show::show(self, caller, sandbox.as_deref())
                 .map(|reply| Reply::Show(Box::new(reply))),
             Action::Log { sandbox, limit } => {

@@ -2,7 +2,7 @@
 
 use crate::Engine;
 use fractal_jail::layer::{Layer, View};
-use fractal_model::{Id, MountSource, Result, SandboxPath};
+use fractal_model::{Id, Result, SandboxPath};
 use fractal_store::{Reads, SandboxRow};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -41,6 +41,11 @@ impl Engine {
         Ok(Views { own: open(&stack[..cut])?, base: self.host_view(row, open(&stack[cut..])?)? })
     }
 
+    /// Whether nothing was written since the last seal.
+    pub(crate) fn top_is_empty(&self, row: &SandboxRow) -> Result<bool> {
+        Ok(Layer::open(&self.store.layer_tree(row.top))?.is_empty())
+    }
+
     /// The host under some layers, without what a run never takes from it.
     pub(crate) fn host_view(&self, row: &SandboxRow, layers: Vec<Layer>) -> Result<View> {
         let mut hidden: Vec<SandboxPath> = fractal_jail::host::PRIVATE_TOPS
@@ -54,12 +59,7 @@ impl Engine {
         for mount in &row.mounts {
             // Scratch shows nothing of the host; what is mounted from
             // elsewhere is not part of the layers at all.
-            if matches!(
-                mount.source,
-                MountSource::Scratch | MountSource::Volume(_) | MountSource::Host(_)
-            ) {
-                hidden.push(SandboxPath::parse(&mount.at)?);
-            }
+            hidden.push(SandboxPath::parse(&mount.at)?);
         }
         Ok(View { layers, host: Some(Layer::open(Path::new("/"))?), host_hidden: hidden })
     }

@@ -33,10 +33,7 @@ pub enum Action {
         sandbox: Option<String>,
         since: Option<String>,
     },
-    List {
-        #[serde(default)]
-        all: bool,
-    },
+    List,
     Show {
         sandbox: Option<String>,
     },
@@ -78,7 +75,7 @@ impl Action {
             Action::Snapshot { .. } => Verb::Snapshot,
             Action::Rollback { .. } => Verb::Rollback,
             Action::Diff { .. } => Verb::Diff,
-            Action::List { .. } => Verb::List,
+            Action::List => Verb::List,
             Action::Show { .. } => Verb::Show,
             Action::Log { .. } => Verb::Log,
             Action::Drop { .. } => Verb::Drop,

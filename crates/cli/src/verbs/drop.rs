@@ -24,7 +24,7 @@ impl Drop {
         let (engine, caller) = (session.engine()?, session.caller()?);
         let mut sandboxes = self.sandboxes;
         if self.all {
-            let Reply::List(list) = engine.apply(&caller, Action::List { all: true })? else {
+            let Reply::List(list) = engine.apply(&caller, Action::List)? else {
                 return Err(unexpected());
             };
             // Newest first: children before their parents.

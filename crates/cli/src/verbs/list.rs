@@ -18,7 +18,7 @@ pub struct List {
 
 impl List {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
-        let Reply::List(mut reply) = session.apply(Action::List { all: true })? else {
+        let Reply::List(mut reply) = session.apply(Action::List)? else {
             return Err(unexpected());
         };
         if self.here {

@@ -86,7 +86,8 @@ fn into(
         Error::not_found(format!("cannot read {}: {error}", from.display()))
     };
     let meta = std::fs::symlink_metadata(from).map_err(missing)?;
-    let below = below_top(engine, row)?;
+    let below = engine.store.layer(row.top)?.and_then(|top| top.below);
+    let below = engine.views(row, below)?.base;
     let top = engine.views(row, row.base)?.top();
     let is_dir = top.lookup(to)?.is_some_and(|entry| entry.kind == EntryKind::Directory);
     let name = from.file_name().map(|name| name.as_encoded_bytes().to_vec());
@@ -123,17 +124,6 @@ fn into(
     }
     note(engine, caller, row, "in")?;
     Ok(reply)
-}
-
-/// What the top layer stands on.
-pub fn below_top(engine: &Engine, row: &SandboxRow) -> Result<View> {
-    let stack = engine.store.stack(row.top)?;
-    let layers = stack
-        .iter()
-        .skip(1)
-        .map(|layer| Ok(Layer::open(&engine.store.layer_tree(layer.id))?.marked_by(engine.marks())))
-        .collect::<Result<Vec<_>>>()?;
-    engine.host_view(row, layers)
 }
 
 /// Puts one entry of a view at a path of the layer.

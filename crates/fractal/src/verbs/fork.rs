@@ -76,9 +76,7 @@ impl Seal {
     /// Makes the directory and the old top's content durable; changes no row.
     pub fn prepare(engine: &Engine, row: &SandboxRow) -> Result<Seal> {
         let store = &engine.store;
-        let empty = std::fs::read_dir(store.layer_tree(row.top))
-            .is_ok_and(|mut entries| entries.next().is_none());
-        if empty {
+        if engine.top_is_empty(row)? {
             let below = store.layer(row.top)?.and_then(|layer| layer.below);
             return Ok(Seal { base: below, new_top: None });
         }

@@ -1,10 +1,10 @@
 //! `list`: what sandboxes there are.
 
-use crate::{Caller, Engine};
+use crate::Engine;
 use fractal_model::{ListReply, Result, SandboxInfo, format_iso_ms};
 use fractal_store::{Reads, SandboxRow};
 
-pub fn list(engine: &Engine, _caller: &Caller, _all: bool) -> Result<ListReply> {
+pub fn list(engine: &Engine) -> Result<ListReply> {
     let rows = engine.store.sandboxes()?;
     let sandboxes = rows.iter().map(|row| info(engine, row)).collect::<Result<_>>()?;
     Ok(ListReply { sandboxes })

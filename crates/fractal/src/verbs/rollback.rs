@@ -65,11 +65,9 @@ fn target(engine: &Engine, row: &SandboxRow, to: &str) -> Result<Option<Id>> {
     Ok(Some(snapshot.layer))
 }
 
-/// Names the present state unless it holds nothing or has a name already.
+/// Names the present state unless its top holds nothing.
 fn keep_present(engine: &Engine, caller: &Caller, row: SandboxRow) -> Result<SandboxRow> {
-    let empty = std::fs::read_dir(engine.store.layer_tree(row.top))
-        .is_ok_and(|mut entries| entries.next().is_none());
-    if empty {
+    if engine.top_is_empty(&row)? {
         return Ok(row);
     }
     let name = super::snapshot::free_name(engine, &row, "before-rollback")?;

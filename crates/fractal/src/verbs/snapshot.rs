@@ -65,6 +65,9 @@ pub fn take(
     });
     if let Err(error) = written {
         seal.discard(engine);
+        if let Some(id) = empty {
+            let _ = engine.store.discard_layer(id);
+        }
         return Err(error.into());
     }
     Ok(info(&snapshot))

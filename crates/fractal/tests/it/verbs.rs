@@ -1,7 +1,7 @@
 //! What each verb promises, one test per sentence.
 
 use crate::world::{World, kinds, shell};
-use fractal::model::{ChangeKind, Limits, MountSource, Network, Outcome, Policy, VolumeVerb};
+use fractal::model::{ChangeKind, Limits, Network, Outcome, Policy, VolumeVerb};
 use fractal::{Action, Code, DiffFormat, Reply, Run};
 
 fn limited(limits: Limits) -> Policy {
@@ -208,6 +208,19 @@ fn forks_reach_any_depth_and_outlive_their_parents() {
 }
 
 #[test]
+fn the_size_of_a_sandbox_counts_its_sealed_layers() {
+    let world = World::new();
+    world.make("x", "head -c 300000 /dev/zero > big").unwrap();
+    let before = world.list()[0].size_bytes;
+    assert!(before >= 300_000, "{before}");
+    world.snapshot("x", "s").unwrap();
+    for _ in 0..2 {
+        let after = world.list()[0].size_bytes;
+        assert!(after >= 300_000, "{after}");
+    }
+}
+
+#[test]
 fn dropping_twice_is_fine_and_leaves_no_layers() {
     let world = World::new();
     world.make("x", "echo 1 > f").unwrap();
@@ -288,7 +301,6 @@ fn a_volume_is_shared_and_survives_its_sandboxes() {
     assert_eq!(standard("c", "cat /data/output/f").stdout, "kept\n");
     world.drop("c").unwrap();
     assert!(remove().is_ok());
-    let _ = MountSource::Scratch;
 }
 
 #[test]

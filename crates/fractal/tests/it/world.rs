@@ -73,7 +73,7 @@ impl World {
     }
 
     pub fn list(&self) -> Vec<SandboxInfo> {
-        match self.apply(Action::List { all: false }).unwrap() {
+        match self.apply(Action::List).unwrap() {
             Reply::List(list) => list.sandboxes,
             other => panic!("list answered {other:?}"),
         }
