@@ -87,6 +87,12 @@ pub enum StoreError {
         /// The epoch it has.
         found: u64,
     },
+    /// Something runs in the sandbox, and what was asked needs it idle.
+    #[error("something is running in `{name}`")]
+    Running {
+        /// The sandbox's name.
+        name: String,
+    },
     /// The caller's own refusal from inside a transaction, passed through.
     #[error(transparent)]
     Refused(#[from] Error),
@@ -195,6 +201,9 @@ impl From<StoreError> for Error {
             StoreError::Exists { .. } => (Code::Exists, Some("choose another name".to_owned())),
             StoreError::Stale { .. } => {
                 (Code::Conflict, Some("run `fractal show` and try again".to_owned()))
+            }
+            StoreError::Running { .. } => {
+                (Code::Busy, Some("wait for it to end, or end it with `fractal drop`".to_owned()))
             }
             StoreError::Sqlite { .. } => (Code::Internal, None),
         };

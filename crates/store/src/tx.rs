@@ -119,12 +119,16 @@ impl Tx<'_> {
         Ok(self.run("DELETE FROM sandbox WHERE id = ?1", [id.as_str()])? > 0)
     }
 
-    /// Moves the top of a sandbox if nobody else did since `epoch` was read.
+    /// Moves the top of a sandbox if nobody else did since `epoch` was read
+    /// and nothing runs in it: a run goes on writing the top it began with.
     /// Returns the new epoch.
     pub fn set_top(&self, id: Id, epoch: u64, top: Id) -> Result<u64> {
         let now = self.sandbox(id)?.ok_or_else(|| StoreError::not_found("sandbox", id))?;
         if now.epoch != epoch {
             return Err(StoreError::Stale { sandbox: id, expected: epoch, found: now.epoch });
+        }
+        if !self.runs_of(id)?.is_empty() {
+            return Err(StoreError::Running { name: now.name });
         }
         self.require_layer(top)?;
         let next = epoch + 1;

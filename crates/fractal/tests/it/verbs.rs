@@ -435,20 +435,22 @@ c,_=s.accept(); c.sendall(open('shared','rb').read()); c.close()";
 fn many_runs_at_once_in_one_sandbox_all_finish() {
     let world = World::new();
     world.make("x", "true").unwrap();
+    // Runs of different lengths, so that builders end while others join.
     std::thread::scope(|scope| {
-        let runs: Vec<_> = (0..12)
+        let runs: Vec<_> = (0..24)
             .map(|number| {
                 let world = &world;
-                scope.spawn(move || {
-                    world.sh("x", &format!("echo {number} > f{number}; sleep 0.05; cat f{number}"))
-                })
+                let pause = number % 4;
+                let script = format!("echo {number} > f{number}; sleep 0.0{pause}; cat f{number}");
+                scope.spawn(move || world.sh("x", &script))
             })
             .collect();
         for (number, run) in runs.into_iter().enumerate() {
-            assert_eq!(run.join().unwrap().unwrap().stdout, format!("{number}\n"));
+            let reply = run.join().unwrap().unwrap();
+            assert_eq!(reply.stdout, format!("{number}\n"), "{reply:?}");
         }
     });
-    assert_eq!(world.files("x").len(), 12);
+    assert_eq!(world.files("x").len(), 24);
 }
 
 #[test]

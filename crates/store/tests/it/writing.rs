@@ -113,6 +113,28 @@ fn a_top_moves_only_for_who_knows_the_epoch() {
 }
 
 #[test]
+fn a_top_does_not_move_under_a_run() {
+    let home = home();
+    let store = open(&home);
+    let row = add_sandbox(&store, "x", None);
+    let next = add_layer(&store, Some(row.top));
+    let run = RunRow {
+        id: new_id(),
+        sandbox: row.id,
+        pid: std::process::id() as i32,
+        pid_start: 0,
+        epoch: 0,
+        cgroup: None,
+        started_ms: 0,
+    };
+    store.transact(|tx| tx.insert_run(&run)).unwrap();
+    let early = store.transact(|tx| tx.set_top(row.id, 0, next)).unwrap_err();
+    assert!(matches!(early, StoreError::Running { .. }), "{early}");
+    store.transact(|tx| tx.delete_run(run.id)).unwrap();
+    assert_eq!(store.transact(|tx| tx.set_top(row.id, 0, next)).unwrap(), 1);
+}
+
+#[test]
 fn dropping_a_sandbox_takes_its_snapshots_and_is_idempotent() {
     let home = home();
     let store = open(&home);

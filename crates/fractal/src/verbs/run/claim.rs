@@ -8,93 +8,119 @@ use fractal_store::{Reads, RunRow, SandboxRow, now_ms, process_start};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// How long a run waits for another one in its sandbox that starts or ends.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Makes what must exist before the run, and says that it is under way.
-/// Returns whom to join where something runs in the sandbox already.
-pub(super) fn claim(engine: &Engine, place: &Place) -> Result<Option<Living>> {
+/// Notes in `place` whom to join where something runs in the sandbox already.
+///
+/// Of all runs in a sandbox, one builds the mounts and the others join them: a
+/// second overlay on the same layer would lose files of the first. So a row is
+/// written either when there is no other, or while the one we hold the
+/// namespaces of still has its own. Who must wait has no row, so whoever has
+/// one never waits for anybody.
+pub(super) fn claim(engine: &Engine, place: &mut Place) -> Result<()> {
     if place.in_memory.is_some() {
-        return Ok(None);
+        return Ok(());
     }
-    let (store, row, run_id) = (&engine.store, &place.row, place.run_id);
     if place.is_new {
-        if store.sandbox_named(&row.name)?.is_some() {
-            return Err(Error::new(
-                Code::Exists,
-                format!("there is already a sandbox `{}`", row.name),
-            )
+        return claim_new(engine, place);
+    }
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        let joined = living_run(engine, place.row.id)?;
+        if claim_existing(engine, place, joined.as_ref().map(|(id, _)| *id))? {
+            let (store, top) = (&engine.store, place.row.top);
+            store.dirty_layer(top, &label(place.run_id))?;
+            if joined.is_none() {
+                clear_work(&store.layer_work(top));
+            }
+            place.join = joined.map(|(_, living)| living);
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(3));
+        engine.is_running(place.row.id)?;
+    }
+    let name = &place.row.name;
+    Err(Error::new(Code::Busy, format!("something else starts or ends in `{name}`"))
+        .hint("try again in a moment"))
+}
+
+fn claim_new(engine: &Engine, place: &Place) -> Result<()> {
+    let (store, row) = (&engine.store, &place.row);
+    if store.sandbox_named(&row.name)?.is_some() {
+        return Err(Error::new(Code::Exists, format!("there is already a sandbox `{}`", row.name))
             .hint(format!(
                 "run in it with `fractal run --in {} -- CMD`, or choose another name",
                 row.name
             )));
-        }
-        store.new_layer_dir(row.top)?;
-        prepare_scratch(engine, row)?;
-    } else if !store.layer_tree(row.top).exists() {
-        // A power cut may take a fresh directory and leave its row.
-        store.new_layer_dir(row.top)?;
     }
-    let pid = std::process::id() as i32;
-    let living = RunRow {
-        id: run_id,
-        sandbox: row.id,
-        pid,
-        pid_start: process_start(pid).unwrap_or(0),
-        epoch: row.epoch,
-        cgroup: Some(label(run_id)),
-        started_ms: now_ms(),
-    };
-    engine.is_running(row.id)?;
+    store.new_layer_dir(row.top)?;
+    prepare_scratch(engine, row)?;
+    let living = living_row(place);
     let inserted = store.transact_relaxed(|tx| {
-        if place.is_new {
-            insert_layer(tx, row.top, None)?;
-            tx.insert_sandbox(row)?;
-        }
-        let others = tx.runs_of(row.id)?;
-        tx.insert_run(&living)?;
-        Ok(others)
+        insert_layer(tx, row.top, None)?;
+        tx.insert_sandbox(row)?;
+        tx.insert_run(&living)
     });
-    let others = match inserted {
-        Ok(others) => others,
-        Err(error) => {
-            if place.is_new {
-                let _ = store.discard_layer(row.top);
-            }
-            return Err(error.into());
-        }
-    };
-    store.dirty_layer(row.top, &label(run_id))?;
-    if others.is_empty() {
-        clear_work(&store.layer_work(row.top));
-        return Ok(None);
+    if let Err(error) = inserted {
+        let _ = store.discard_layer(row.top);
+        return Err(error.into());
     }
-    let found = living_run(engine, row, run_id);
-    match &found {
-        Ok(Some(_)) => {}
-        Ok(None) => clear_work(&store.layer_work(row.top)),
-        Err(_) => abandon(engine, place),
-    }
-    found
+    Ok(store.dirty_layer(row.top, &label(place.run_id))?)
 }
 
-/// Another run in this sandbox to join, once it is built; none when we are
-/// the oldest, for then it is ours to build.
-fn living_run(engine: &Engine, row: &SandboxRow, own: Id) -> Result<Option<Living>> {
-    const PATIENCE: Duration = Duration::from_secs(10);
-    let (start, layer) = (Instant::now(), row.top.to_string());
-    while start.elapsed() < PATIENCE {
-        let others = engine.store.runs_of(row.id)?;
-        for label in others.iter().filter(|run| run.id != own).map(|run| label(run.id)) {
-            if let Some(living) = Living::open(&engine.store.layers_dir(), &layer, &label) {
-                return Ok(Some(living));
-            }
+/// False when we have to look again: somebody came, or the one to join went.
+fn claim_existing(engine: &Engine, place: &mut Place, joined: Option<Id>) -> Result<bool> {
+    let (name, id) = (place.row.name.clone(), place.row.id);
+    let claimed = engine.store.transact_relaxed(|tx| {
+        let others = tx.runs_of(id)?;
+        let free = match joined {
+            Some(joined) => others.iter().any(|run| run.id == joined),
+            None => others.is_empty(),
+        };
+        if !free {
+            return Ok(Some(false));
         }
-        if others.iter().all(|run| run.id >= own) {
-            return Ok(None);
-        }
-        std::thread::sleep(Duration::from_millis(3));
-        engine.is_running(row.id)?;
+        // Its top may have moved since we decided to run in it.
+        let Some(row) = tx.sandbox(id)? else { return Ok(None) };
+        place.row = row;
+        tx.insert_run(&living_row(place)).map(|()| Some(true))
+    })?;
+    let claimed = claimed.ok_or_else(|| {
+        Error::not_found(format!("the sandbox `{name}` was dropped meanwhile"))
+            .hint("`fractal list` shows what there is")
+    })?;
+    if claimed && !engine.store.layer_tree(place.row.top).exists() {
+        // A power cut may take a fresh directory and leave its row.
+        engine.store.new_layer_dir(place.row.top)?;
     }
-    Err(Error::new(Code::Busy, format!("something else starts or ends in `{}`", row.name))
-        .hint("try again in a moment"))
+    Ok(claimed)
+}
+
+fn living_row(place: &Place) -> RunRow {
+    let pid = std::process::id() as i32;
+    RunRow {
+        id: place.run_id,
+        sandbox: place.row.id,
+        pid,
+        pid_start: process_start(pid).unwrap_or(0),
+        epoch: place.row.epoch,
+        cgroup: Some(label(place.run_id)),
+        started_ms: now_ms(),
+    }
+}
+
+/// A run in the sandbox whose mounts are ready, held so that they stay.
+fn living_run(engine: &Engine, sandbox: Id) -> Result<Option<(Id, Living)>> {
+    let runs = engine.store.runs_of(sandbox)?;
+    if runs.is_empty() {
+        return Ok(None);
+    }
+    let Some(row) = engine.store.sandbox(sandbox)? else { return Ok(None) };
+    let (layers_dir, layer) = (engine.store.layers_dir(), row.top.to_string());
+    let open = |id: Id| Living::open(&layers_dir, &layer, &label(id)).map(|living| (id, living));
+    Ok(runs.iter().find_map(|run| open(run.id)))
 }
 
 pub(super) fn label(run_id: Id) -> String {

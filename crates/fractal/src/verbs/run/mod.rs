@@ -81,7 +81,7 @@ pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunR
         return Err(Error::invalid("there is no command to run").hint("fractal run -- CMD"));
     }
     let mut place = decide(engine, caller, &run)?;
-    place.join = claim(engine, &place)?;
+    claim(engine, &mut place)?;
     match execute(engine, caller, &run, &place, io) {
         Ok(done) => settle(engine, caller, &run, place, done),
         Err(error) => {
