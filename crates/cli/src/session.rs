@@ -51,6 +51,11 @@ impl Session {
         Engine::open(&self.home()?)
     }
 
+    /// The same, for a verb that may need it late.
+    pub fn engine_for_run(&self) -> Result<Engine, Error> {
+        Engine::at(&self.home()?)
+    }
+
     /// The settings that apply here.
     pub fn config(&self) -> Result<Config, Error> {
         let user = user_directory("XDG_CONFIG_HOME", ".config")

@@ -30,6 +30,7 @@ use fractal_jail::layer::Marks;
 use fractal_model::{Id, RecordBody, Tier, Verb};
 use fractal_store::{Reads, SandboxRow, Store, Tx, now_ms};
 use std::ffi::OsString;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -64,29 +65,71 @@ impl Caller {
 /// A state directory and the verbs over it. Safe to share between threads and
 /// to open in many processes at once.
 pub struct Engine {
-    store: Store,
+    home: PathBuf,
+    store: Opened,
     tier: OnceLock<Tier>,
+}
+
+/// The store, once a door has opened it with [`Engine::ready`].
+struct Opened(OnceLock<Store>);
+
+impl Deref for Opened {
+    type Target = Store;
+    fn deref(&self) -> &Store {
+        self.0.get().expect("every door calls `ready` before a verb needs the store")
+    }
 }
 
 impl Engine {
     /// Opens (or makes) a state directory and settles what a crash left.
     pub fn open(home: &Path) -> Result<Engine> {
+        let engine = Engine::at(home)?;
+        engine.ready()?;
+        Ok(engine)
+    }
+
+    /// The same, but an existing state directory is opened when it is first
+    /// needed. A throw-away run needs it late, so that opening it costs no
+    /// time: that is for command lines, which open it for each call.
+    pub fn at(home: &Path) -> Result<Engine> {
         // A relative path would mean another place inside a sandbox.
         let home = std::path::absolute(home)
             .map_err(|error| Error::invalid(format!("{} is no path: {error}", home.display())))?;
-        let store = Store::open(&home)?;
-        let engine = Engine { store, tier: OnceLock::new() };
-        engine.recover()?;
+        let engine = Engine { home, store: Opened(OnceLock::new()), tier: OnceLock::new() };
+        if !engine.layers_dir().is_dir() {
+            engine.ready()?;
+        }
         Ok(engine)
+    }
+
+    /// Opens the state directory if nobody has yet.
+    pub(crate) fn ready(&self) -> Result<()> {
+        if !self.is_ready() {
+            let store = Store::open(&self.home)?;
+            // Another thread may have been faster; then ours is closed again.
+            let _ = self.store.0.set(store);
+            self.recover()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.store.0.get().is_some()
     }
 
     /// The state directory.
     pub fn home(&self) -> &Path {
-        self.store.home()
+        &self.home
+    }
+
+    /// Where layers live.
+    pub(crate) fn layers_dir(&self) -> PathBuf {
+        self.home.join("layers")
     }
 
     /// Carries out an action and records it. On an error nothing has changed.
     pub fn apply(&self, caller: &Caller, action: Action) -> Result<Reply> {
+        self.ready()?;
         self.authorize(caller, action.verb())?;
         match action {
             Action::Run(run) => verbs::run::run(self, caller, run, RunIo::captured())
@@ -144,6 +187,7 @@ impl Engine {
 
     /// What `run` would do, step by step, without doing it.
     pub fn explain(&self, caller: &Caller, run: &Run) -> Result<Vec<String>> {
+        self.ready()?;
         verbs::run::explain(self, caller, run)
     }
 
@@ -156,6 +200,7 @@ impl Engine {
         format: DiffFormat,
         out: &mut dyn std::io::Write,
     ) -> Result<DiffOutput> {
+        self.ready()?;
         self.authorize(caller, Verb::Diff)?;
         verbs::diff::write(self, caller, sandbox, since, format, out)
     }
@@ -164,6 +209,7 @@ impl Engine {
         if caller.policy.allows(verb) {
             return Ok(());
         }
+        self.ready()?;
         let name = format!("{verb:?}").to_lowercase();
         let mut body = record(caller, &name, None);
         body.error = Some(Code::Denied);

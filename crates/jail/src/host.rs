@@ -4,6 +4,9 @@
 //! first and handed over as data, so that plans can be tested anywhere.
 
 use crate::spec::{Spec, Stack};
+use fractal_model::Tier;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
@@ -19,6 +22,7 @@ const KERNEL_SWITCHES: [&str; 5] =
 /// Files of `/proc` that no namespace confines: they show keys of the user
 /// (also to an unprivileged one), timers, memory and log of the whole machine.
 const KERNEL_VIEWS: [&str; 11] = [
+    // About keys: the first `KEY_VIEWS` of them.
     "/proc/keys",
     "/proc/key-users",
     "/proc/kcore",
@@ -31,6 +35,8 @@ const KERNEL_VIEWS: [&str; 11] = [
     "/proc/kpageflags",
     "/proc/kpagecgroup",
 ];
+
+const KEY_VIEWS: usize = 2;
 
 /// Filesystems that carry kernel interfaces, not files.
 const PSEUDO: [&str; 21] = [
@@ -59,6 +65,8 @@ const PSEUDO: [&str; 21] = [
 
 /// At most so many host mounts appear inside; more would make a start slow.
 const HOST_MOUNTS_MAX: usize = 32;
+/// Tens of thousands of mounts.
+const MOUNTINFO_BYTES_MAX: u64 = 16 << 20;
 /// At most so many directories of `/run` are made anew inside.
 const RUN_DIRS_MAX: usize = 64;
 
@@ -141,7 +149,7 @@ impl Facts {
     pub fn gather(spec: &Spec) -> Facts {
         let (uid, gid) = crate::sys::process::effective_ids();
         let stack = &spec.stack;
-        let rootless = spec.tier == fractal_model::Tier::Rootless;
+        let rootless = spec.tier == Tier::Rootless;
         let own = if rootless {
             rootless_own(spec, uid)
         } else if stack.sealed.is_empty() {
@@ -161,26 +169,26 @@ impl Facts {
             own,
             run: run_skeleton(),
             resolver: resolver(),
-            hidden: spec
-                .hidden
-                .iter()
-                .chain([&stack.state_dir])
-                // Where a link leads on the host: a program could bend its copy
-                // of the link, and the next run would hide something else.
-                // Most do not exist, which one call tells.
-                .filter_map(|path| {
-                    let is_dir = fs::metadata(path).ok()?.is_dir();
-                    Some((fs::canonicalize(path).ok()?, is_dir))
-                })
-                .collect(),
+            hidden: hidden(spec),
             make_points: stack
                 .mounts
                 .iter()
                 .filter(|mount| !mount.at.is_dir())
                 .map(|mount| point_chain(&mount.at))
                 .collect(),
-            kernel_switches: existing(&KERNEL_SWITCHES),
-            kernel_views: existing(&KERNEL_VIEWS),
+            kernel_switches: match spec.tier {
+                Tier::Masked => existing(&KERNEL_SWITCHES),
+                _ => Vec::new(),
+            },
+            // With shifted ids nothing of it can be read anyway: the files
+            // belong to the host's root, and the keys of its users to users
+            // that do not exist inside. An unprivileged user could read only
+            // about their own keys.
+            kernel_views: match spec.tier {
+                Tier::Clone => Vec::new(),
+                Tier::Masked => existing(&KERNEL_VIEWS),
+                _ => existing(&KERNEL_VIEWS[..KEY_VIEWS]),
+            },
         }
     }
 }
@@ -203,6 +211,46 @@ fn point_chain(point: &Path) -> Vec<Dir> {
         _ => Dir { path: path.into(), mode: 0o755, uid: 0, gid: 0 },
     };
     above.into_iter().map(dir).collect()
+}
+
+/// Hidden paths that exist, as they lead on the host: a program could bend its
+/// copy of a link, and the next run would hide something else.
+fn hidden(spec: &Spec) -> Vec<(PathBuf, bool)> {
+    let paths: Vec<&Path> =
+        spec.hidden.iter().chain([&spec.stack.state_dir]).map(PathBuf::as_path).collect();
+    // Most do not exist. Where many would lie in one directory, a look at the
+    // directory is cheaper than a look for each.
+    const WORTH_A_LOOK: usize = 10;
+    let mut wanted = HashMap::<&Path, usize>::new();
+    for parent in paths.iter().filter_map(|path| path.parent()) {
+        *wanted.entry(parent).or_default() += 1;
+    }
+    let listed: HashMap<&Path, Option<HashSet<OsString>>> = wanted
+        .into_iter()
+        .filter(|(_, count)| *count >= WORTH_A_LOOK)
+        .map(|(parent, _)| (parent, names_in(parent)))
+        .collect();
+    let may_exist = |path: &&Path| {
+        path.ancestors().zip(path.ancestors().skip(1)).all(|(entry, dir)| {
+            let names = listed.get(dir).and_then(Option::as_ref);
+            names.is_none_or(|names| entry.file_name().is_some_and(|name| names.contains(name)))
+        })
+    };
+    let resolve = |path: &Path| {
+        let is_dir = fs::metadata(path).ok()?.is_dir();
+        Some((fs::canonicalize(path).ok()?, is_dir))
+    };
+    paths.into_iter().filter(may_exist).filter_map(resolve).collect()
+}
+
+/// The names in a directory: none in one that is missing, `None` when they
+/// cannot be read.
+fn names_in(dir: &Path) -> Option<HashSet<OsString>> {
+    match fs::read_dir(dir) {
+        Ok(entries) => entries.map(|entry| Some(entry.ok()?.file_name())).collect(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(HashSet::new()),
+        Err(_) => None,
+    }
 }
 
 fn existing(paths: &[&str]) -> Vec<PathBuf> {
@@ -244,7 +292,7 @@ fn entry_name(entry: &Entry) -> &str {
 
 /// Mounts of the host below `/` that hold files people work with.
 fn host_mounts(stack: &Stack) -> Vec<Own> {
-    let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let text = mountinfo().unwrap_or_default();
     let mut points: Vec<(PathBuf, bool)> = Vec::new();
     for line in text.split(|byte| *byte == b'\n') {
         let Some((point, kind, read_only)) = mount_line(line) else { continue };
@@ -263,6 +311,14 @@ fn host_mounts(stack: &Stack) -> Vec<Own> {
     points.into_iter().filter_map(describe).collect()
 }
 
+/// The kernel writes this text anew for every read, so a large buffer pays.
+fn mountinfo() -> std::io::Result<Vec<u8>> {
+    use std::io::Read;
+    let mut text = Vec::with_capacity(64 * 1024);
+    fs::File::open("/proc/self/mountinfo")?.take(MOUNTINFO_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(text)
+}
+
 /// Mount point and filesystem of one line of mountinfo, and whether the mount
 /// is read-only.
 fn mount_line(line: &[u8]) -> Option<(PathBuf, String, bool)> {
@@ -271,7 +327,7 @@ fn mount_line(line: &[u8]) -> Option<(PathBuf, String, bool)> {
     let kind = String::from_utf8(fields.get(dash + 1)?.to_vec()).ok()?;
     let point = unescape_octal(fields.get(4)?);
     let read_only = fields.get(5)?.split(|byte| *byte == b',').any(|option| option == b"ro");
-    Some((PathBuf::from(std::ffi::OsString::from_vec(point)), kind, read_only))
+    Some((PathBuf::from(OsString::from_vec(point)), kind, read_only))
 }
 
 /// mountinfo writes space, tab, newline and backslash as `\040` and so on.
@@ -392,7 +448,8 @@ fn chain_of(path: &Path) -> Option<Vec<Dir>> {
 }
 
 /// `/run` starts empty in every run, like after a boot, but with the
-/// directories that services expect to find there.
+/// directories that services expect to find there and could not make. Those
+/// below they make themselves, save for locks, which belong to nobody.
 fn run_skeleton() -> Vec<Dir> {
     // Where services of the host keep sockets and secrets of their own.
     const SKIP: [&str; 4] = ["user", "secrets", "credentials", "host"];
@@ -408,7 +465,7 @@ fn run_skeleton() -> Vec<Dir> {
             let path = entry.path();
             let (mode, uid, gid) = (meta.mode() & 0o1777, meta.uid(), meta.gid());
             dirs.push(Dir { path: path.clone(), mode, uid, gid });
-            if depth == 0 {
+            if depth == 0 && path.ends_with("lock") {
                 queue.push((path, 1));
             }
         }

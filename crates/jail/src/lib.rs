@@ -21,6 +21,7 @@ pub mod proxy;
 mod pump;
 mod run;
 pub mod seccomp;
+mod spare;
 mod spec;
 pub mod step;
 mod sys;
@@ -29,7 +30,7 @@ mod watch;
 mod wire;
 
 pub use pump::{Captured, Input, Output, Streams};
-pub use run::{Ended, LOCKED_IN_WORK, Report, Running, Why, explain, run, settle, spawn};
+pub use run::{Ended, LOCKED_IN_WORK, Report, Running, Why, explain, run, run_when, settle, spawn};
 pub use spec::{Living, Placed, Spec, Stack, Top};
 
 use fractal_model::{Code, Error};

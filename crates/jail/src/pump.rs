@@ -80,6 +80,8 @@ pub struct Pump {
     pending: Vec<u8>,
     input: Option<OwnedFd>,
     flows: Vec<Flow>,
+    /// Room for one chunk. Zeroed by the kernel, page by page as it is used.
+    chunk: Vec<u8>,
     output_bytes_max: Option<u64>,
     disk: Option<DiskWatch>,
     interactive: bool,
@@ -97,6 +99,7 @@ impl Pump {
             pending: Vec::new(),
             input: None,
             flows: Vec::new(),
+            chunk: Vec::new(),
             output_bytes_max: None,
             disk: None,
             interactive: false,
@@ -108,6 +111,7 @@ impl Pump {
     /// Makes the pipes; also returns the program's ends (none: a terminal).
     pub fn new(streams: Streams, spec: &Spec) -> Result<(Pump, Option<[OwnedFd; 3]>), JailError> {
         let mut pump = Pump::idle();
+        pump.chunk = vec![0; CHUNK_BYTES];
         pump.output_bytes_max = spec.limits.output_bytes;
         pump.interactive = streams.interactive;
         pump.disk = DiskWatch::new(spec);
@@ -198,7 +202,7 @@ impl Pump {
             }
             for (index, ready) in polled.flows.into_iter().enumerate() {
                 if ready {
-                    self.flows[index].drain();
+                    self.flows[index].drain(&mut self.chunk);
                 }
             }
             if over && polled.none {
@@ -282,13 +286,9 @@ impl Pump {
 
     fn feed(&mut self) {
         if self.pending.is_empty() {
-            let mut buffer = vec![0; CHUNK_BYTES];
             let source = self.source.as_ref().map(AsRawFd::as_raw_fd);
-            match source.map(|source| fd::read(source, &mut buffer)) {
-                Some(Ok(count)) if count > 0 => {
-                    buffer.truncate(count);
-                    self.pending = buffer;
-                }
+            match source.map(|source| fd::read(source, &mut self.chunk)) {
+                Some(Ok(count)) if count > 0 => self.pending.extend(&self.chunk[..count]),
                 // End of input: close the pipe so that the program sees it. A
                 // terminal is told by the end-of-file character instead.
                 _ => {
@@ -318,10 +318,9 @@ impl Pump {
 }
 
 impl Flow {
-    fn drain(&mut self) {
+    fn drain(&mut self, buffer: &mut [u8]) {
         let Some(from) = &self.from else { return };
-        let mut buffer = [0u8; CHUNK_BYTES];
-        let count = match fd::read(from.as_raw_fd(), &mut buffer) {
+        let count = match fd::read(from.as_raw_fd(), buffer) {
             Err(libc::EAGAIN) => return,
             // A terminal whose last user is gone answers EIO.
             Ok(0) | Err(_) => {

@@ -3,7 +3,7 @@
 use crate::cgroup::{CgroupPlan, Controllers};
 use crate::child::{self, Prepared, WHY_ASKED, WHY_TIME};
 use crate::host::Facts;
-use crate::plan::Plan;
+use crate::plan::{Mapping, Plan};
 use crate::pump::{Captured, Pump, Streams};
 use crate::spec::{Spec, Top};
 use crate::step::Step;
@@ -14,6 +14,7 @@ use std::ffi::{CString, OsStr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Instant;
 
 /// Why the supervisor stopped a run.
@@ -82,6 +83,10 @@ pub struct Running {
     started: Instant,
     steps: Vec<String>,
     memory_watch: Option<u64>,
+    /// Which namespaces the next run will likely need.
+    refill: Option<Mapping>,
+    /// The monitor has figures that only it can read.
+    has_groups: bool,
     pub(crate) allowed: std::collections::BTreeSet<String>,
 }
 
@@ -95,9 +100,13 @@ pub(crate) struct State {
     pub memory: Option<u64>,
     pub exec_errno: Option<i32>,
     pub ended: Option<(i32, [u64; 6])>,
-    pub over: Option<(i32, i32, [u64; 6])>,
+    /// The program was the last process inside.
+    pub alone: bool,
+    pub over: Option<(i32, [u64; 6])>,
     pub failure: Option<Message>,
 }
+
+static FILTER: OnceLock<Vec<libc::sock_filter>> = OnceLock::new();
 
 /// The plan for a run, as text lines, without running it.
 pub fn explain(spec: &Spec) -> Result<Vec<String>, JailError> {
@@ -114,13 +123,44 @@ fn plan(spec: &Spec) -> Result<Plan, JailError> {
 /// Runs to the end, moving input and output along.
 pub fn run(spec: &Spec, streams: Streams) -> Result<Report, JailError> {
     let (mut pump, ends) = Pump::new(streams, spec)?;
-    let mut running = spawn(spec, ends)?;
+    let mut running = start(spec, ends, None)?;
     pump.follow(&mut running)?;
     running.report(pump)
 }
 
+/// The same, but the program starts only when `ready` has succeeded, which
+/// runs while the sandbox is built.
+pub fn run_when<E: From<JailError>>(
+    spec: &Spec,
+    streams: Streams,
+    ready: impl FnOnce() -> Result<(), E>,
+) -> Result<Report, E> {
+    let (mut pump, ends) = Pump::new(streams, spec)?;
+    let (gate, opener) = channel()?;
+    let mut running = start(spec, ends, Some(gate))?;
+    ready()?;
+    // Should init be gone already, its own message tells why.
+    let _ = Message::of(wire::GO).send(opener.as_raw_fd(), None);
+    pump.follow(&mut running)?;
+    Ok(running.report(pump)?)
+}
+
+fn channel() -> Result<(OwnedFd, OwnedFd), JailError> {
+    let failed = |errno| JailError::System { what: "make a control channel".into(), errno };
+    socket::pair().map(|(a, b)| (own(a), own(b))).map_err(failed)
+}
+
 /// Starts a run with the given descriptors 0, 1 and 2 (none: a terminal).
 pub fn spawn(spec: &Spec, stdio: Option<[OwnedFd; 3]>) -> Result<Running, JailError> {
+    start(spec, stdio, None)
+}
+
+/// Starts a run whose program waits for a message from `gate`.
+fn start(
+    spec: &Spec,
+    stdio: Option<[OwnedFd; 3]>,
+    gate: Option<OwnedFd>,
+) -> Result<Running, JailError> {
     reap_monitors();
     let started = Instant::now();
     let plan = plan(spec)?;
@@ -128,10 +168,8 @@ pub fn spawn(spec: &Spec, stdio: Option<[OwnedFd; 3]>) -> Result<Running, JailEr
         let what = what.to_owned();
         move |errno: i32| JailError::System { what, errno }
     };
-    let (ours, theirs) = socket::pair().map_err(system("make a control channel"))?;
-    let (ours, theirs) = (own(ours), own(theirs));
-    let (sync_a, sync_b) = socket::pair().map_err(system("make a control channel"))?;
-    let (sync_a, sync_b) = (own(sync_a), own(sync_b));
+    let (ours, theirs) = channel()?;
+    let (sync_a, sync_b) = channel()?;
     let stdio_raw =
         stdio.as_ref().map(raise_all).transpose().map_err(system("copy descriptors"))?;
 
@@ -145,18 +183,21 @@ pub fn spawn(spec: &Spec, stdio: Option<[OwnedFd; 3]>) -> Result<Running, JailEr
     let shell = [c"sh".to_owned(), c"".to_owned()];
     let mut shell_argv: Vec<*const libc::c_char> = shell.iter().map(|text| text.as_ptr()).collect();
     shell_argv.extend(argv.iter().skip(1));
-    let filter = seccomp::program();
+    let filter = FILTER.get_or_init(seccomp::program);
     let cwd = c_string(spec.cwd.as_os_str())?;
     let marker = dirty_marker(spec)?;
     let locked_dirs = locked_dirs(spec, &plan)?;
     let living_file = spec.living_file().map(|path| c_string(path.as_os_str())).transpose()?;
+    let spare = crate::spare::take(&plan);
     let mut keep: Vec<RawFd> = vec![theirs.as_raw_fd(), sync_a.as_raw_fd(), sync_b.as_raw_fd()];
     keep.extend(stdio_raw.iter().flatten().map(AsRawFd::as_raw_fd));
     keep.extend(plan.join.iter().flatten());
+    keep.extend(gate.iter().map(AsRawFd::as_raw_fd));
+    keep.extend(spare.iter().flat_map(|spare| [spare.user.as_raw_fd(), spare.network.as_raw_fd()]));
     keep.sort_unstable();
     let prepared = Prepared {
         plan: &plan,
-        filter: &filter,
+        filter,
         programs: &programs,
         argv: &argv,
         shell_argv: &shell_argv,
@@ -167,7 +208,9 @@ pub fn spawn(spec: &Spec, stdio: Option<[OwnedFd; 3]>) -> Result<Running, JailEr
         stdio: stdio_raw
             .as_ref()
             .map(|fds| [fds[0].as_raw_fd(), fds[1].as_raw_fd(), fds[2].as_raw_fd()]),
+        spare: spare.as_ref().map(|spare| (spare.user.as_raw_fd(), spare.network.as_raw_fd())),
         keep: &keep,
+        gate: gate.as_ref().map(AsRawFd::as_raw_fd),
         deadline_ms: spec.limits.time_ms.map(|ms| process::monotonic_ms().saturating_add(ms)),
         memory_watch: spec.limits.memory_bytes.filter(|_| !plan.cgroup.limits_memory),
         locked_dirs: &locked_dirs,
@@ -192,6 +235,8 @@ pub fn spawn(spec: &Spec, stdio: Option<[OwnedFd; 3]>) -> Result<Running, JailEr
         started,
         steps: plan.steps.iter().map(ToString::to_string).collect(),
         memory_watch: prepared.memory_watch,
+        refill: plan.network.is_some().then_some(plan.mapping),
+        has_groups: !plan.cgroup.dirs.is_empty(),
         allowed: match &spec.network {
             fractal_model::Network::Allow(hosts) => hosts.clone(),
             _ => std::collections::BTreeSet::new(),
@@ -220,10 +265,21 @@ impl Running {
         match Message::receive(self.control.as_raw_fd()) {
             Ok(Some((message, descriptor))) => {
                 self.state.take(message, descriptor.map(own));
-                self.state.over.is_none()
+                if self.state.started
+                    && let Some(mapping) = self.refill.take()
+                {
+                    crate::spare::refill(mapping);
+                }
+                !self.is_over()
             }
             _ => false,
         }
+    }
+
+    /// A program that was alone has left nobody to wait for: what init and
+    /// the monitor still do is their own affair.
+    fn is_over(&self) -> bool {
+        self.state.over.is_some() || (self.state.alone && !self.has_groups)
     }
 
     /// Waits until the program is about to start, or could not be.
@@ -253,7 +309,8 @@ impl Running {
     pub(crate) fn report(mut self, pump: Pump) -> Result<Report, JailError> {
         let wall_ms = self.started.elapsed().as_millis() as u64;
         self.check()?;
-        let (_, why, group) = self.state.over.ok_or(JailError::Lost)?;
+        let alone = self.state.alone.then_some((child::WHY_ENDED, [0; 6]));
+        let (why, group) = self.state.over.or(alone).ok_or(JailError::Lost)?;
         let (ended, usage) = match (self.state.exec_errno, self.state.ended) {
             (Some(errno), ended) => (Ended::NotStarted(errno), ended.map(|(_, usage)| usage)),
             (None, Some((status, usage))) => (decode(status), Some(usage)),
@@ -324,14 +381,19 @@ pub fn settle() {
 impl State {
     fn take(&mut self, message: Message, descriptor: Option<OwnedFd>) {
         match message.kind {
-            wire::TOP => self.top = descriptor,
             wire::PROXY => self.proxy = descriptor,
             wire::TERMINAL => self.terminal = descriptor,
-            wire::STARTED => self.started = true,
+            wire::STARTED => {
+                self.started = true;
+                self.top = descriptor;
+            }
             wire::MEMORY => self.memory = Some(message.values[0]),
             wire::EXEC_FAILED => self.exec_errno = Some(message.b),
-            wire::ENDED => self.ended = Some((message.a, message.values)),
-            wire::OVER => self.over = Some((message.a, message.b, message.values)),
+            wire::ENDED => {
+                self.ended = Some((message.a, message.values));
+                self.alone = message.b != 0;
+            }
+            wire::OVER => self.over = Some((message.b, message.values)),
             wire::STEP_FAILED | wire::FENCE_FAILED | wire::SETUP_FAILED => {
                 self.failure.get_or_insert(message);
             }

@@ -95,8 +95,9 @@ pub enum Step {
     Loopback,
     /// Make files as this user and group from here on.
     ActAs { uid: u32, gid: u32 },
-    /// Hand the memory top to the caller, who reads the changes from it.
-    SendTop { path: CPath },
+    /// Open the memory top for the caller, who reads the changes from it. It
+    /// is sent with the next message, to wake the caller once only.
+    OpenTop { path: CPath },
     /// Listen for the proxy inside and hand the socket to the caller.
     Listen { port: u16 },
     /// Move into the namespaces of a living run, with mounts of our own.
@@ -117,12 +118,14 @@ pub struct Slots {
     pub control: RawFd,
     /// Namespaces of a run to join.
     pub living: [RawFd; 5],
+    /// The memory top, for the caller.
+    pub top: Option<RawFd>,
 }
 
 impl Slots {
     /// No mounts yet.
     pub fn new(user_namespace: RawFd, control: RawFd, living: [RawFd; 5]) -> Slots {
-        Slots { fds: [-1; SLOTS], user_namespace, control, living }
+        Slots { fds: [-1; SLOTS], user_namespace, control, living, top: None }
     }
 }
 
@@ -168,9 +171,10 @@ impl Step {
             Step::Pivot => sys::mount::pivot_here(),
             Step::Loopback => sys::socket::loopback_up(),
             Step::ActAs { uid, gid } => sys::process::act_as(*uid, *gid),
-            Step::SendTop { path } => {
-                let fd = sys::fd::open(path.as_c(), libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
-                crate::wire::Message::of(crate::wire::TOP).send(slots.control, Some(fd))
+            Step::OpenTop { path } => {
+                let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+                slots.top = Some(sys::fd::open(path.as_c(), flags, 0)?);
+                Ok(())
             }
             Step::Listen { port } => {
                 let fd = sys::socket::listen_loopback(*port)?;
@@ -319,7 +323,7 @@ impl fmt::Display for Step {
             Step::Pivot => write!(f, "make this the root and drop the old one"),
             Step::Loopback => write!(f, "bring loopback up"),
             Step::ActAs { uid, gid } => write!(f, "make files as {uid}:{gid} from here on"),
-            Step::SendTop { path } => write!(f, "hand {path} to the caller"),
+            Step::OpenTop { path } => write!(f, "hand {path} to the caller"),
             Step::Listen { port } => write!(f, "listen on 127.0.0.1:{port} for the proxy"),
             Step::Join { .. } => write!(f, "join the namespaces of a living run"),
             Step::Meet => write!(f, "join the network namespace"),

@@ -7,8 +7,6 @@ use crate::sys::socket;
 use crate::sys::{Errno, Sys};
 use std::os::fd::RawFd;
 
-/// init → caller: the directory of the memory top (with its descriptor).
-pub const TOP: u32 = 1;
 /// init → caller: the proxy's listening socket.
 pub const PROXY: u32 = 2;
 /// init → caller: the terminal's master.
@@ -19,14 +17,16 @@ pub const STEP_FAILED: u32 = 4;
 pub const FENCE_FAILED: u32 = 5;
 /// program → caller: `exec` failed; b = errno.
 pub const EXEC_FAILED: u32 = 6;
-/// init → caller: the program ended; a = wait status, values = usage.
+/// init → caller: the program ended; a = wait status, b = 1 when it was the
+/// last process inside, values = usage.
 pub const ENDED: u32 = 7;
 /// monitor → caller: all is over; a = wait status of init, b = why,
 /// values = cgroup figures.
 pub const OVER: u32 = 8;
 /// monitor → caller: the run could not be set up; a = stage, b = errno.
 pub const SETUP_FAILED: u32 = 9;
-/// init → caller: the program is about to start.
+/// init → caller: the program is about to start; with the directory of a
+/// memory top, if there is one.
 pub const STARTED: u32 = 10;
 /// init → caller: the memory watch stopped the run.
 pub const MEMORY: u32 = 11;

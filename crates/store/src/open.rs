@@ -32,7 +32,7 @@ const DIRECTORIES: [&str; 6] = ["layers", "volumes", "blobs", "cache", "keys", "
 #[derive(Debug)]
 pub struct Store {
     home: PathBuf,
-    idle: Mutex<Vec<Connection>>,
+    idle: Mutex<Vec<(Connection, Patience)>>,
     /// Held, never read: the shared lock ends with the store.
     _lock: OwnedFd,
 }
@@ -42,7 +42,11 @@ impl Store {
     pub fn open(home: &Path) -> Result<Store> {
         let lock = lock_home(home, FlockOperation::NonBlockingLockShared)?;
         let conn = connect_or_create(home)?;
-        Ok(Store { home: home.to_owned(), idle: Mutex::new(vec![conn]), _lock: lock })
+        Ok(Store {
+            home: home.to_owned(),
+            idle: Mutex::new(vec![(conn, Patience::Full)]),
+            _lock: lock,
+        })
     }
 
     /// The directory itself.
@@ -78,10 +82,17 @@ impl Store {
         job(&lent).map_err(|error| error.located(&self.db_path()))
     }
 
-    /// The same for a job that writes.
-    pub(crate) fn with_writer<T>(&self, job: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+    /// The same for a job that writes, and how long its commit waits.
+    pub(crate) fn with_writer<T>(
+        &self,
+        patience: Patience,
+        job: impl FnOnce(&Connection) -> Result<T>,
+    ) -> Result<T> {
         let mut lent = self.lend()?;
-        let done = job(&lent).map_err(|error| error.located(&self.db_path()))?;
+        let done = lent
+            .wait_for_disk(patience)
+            .and_then(|()| job(&lent))
+            .map_err(|error| error.located(&self.db_path()))?;
         if let Some(conn) = &mut lent.conn {
             // What was asked is committed; a log that stays long is no error.
             let _ = schema::shorten_log(conn, &beside(&self.db_path(), "-wal"), WAIT);
@@ -91,15 +102,25 @@ impl Store {
 
     fn lend(&self) -> Result<Lent<'_>> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let conn = match idle {
-            Some(conn) => conn,
+        let (conn, patience) = match idle {
+            Some(known) => known,
             None => {
                 let db = self.db_path();
-                schema::connect(&db, WAIT).map_err(|error| error.located(&db))?
+                let conn = schema::connect(&db, WAIT).map_err(|error| error.located(&db))?;
+                (conn, Patience::Full)
             }
         };
-        Ok(Lent { store: self, conn: Some(conn) })
+        Ok(Lent { store: self, conn: Some(conn), patience })
     }
+}
+
+/// What a commit waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// The disk.
+    Full,
+    /// The kernel.
+    Normal,
 }
 
 /// A connection on loan. One that panicked in the middle of something is
@@ -107,6 +128,24 @@ impl Store {
 struct Lent<'s> {
     store: &'s Store,
     conn: Option<Connection>,
+    patience: Patience,
+}
+
+impl Lent<'_> {
+    /// The setting stays with the connection, so that a row of commits of one
+    /// kind sets it once.
+    fn wait_for_disk(&mut self, patience: Patience) -> Result<()> {
+        if self.patience != patience {
+            // Not through the statement cache: this pragma takes effect when
+            // it is compiled, so a cached one would do nothing.
+            self.execute_batch(match patience {
+                Patience::Full => "PRAGMA synchronous = FULL",
+                Patience::Normal => "PRAGMA synchronous = NORMAL",
+            })?;
+            self.patience = patience;
+        }
+        Ok(())
+    }
 }
 
 impl Deref for Lent<'_> {
@@ -121,7 +160,7 @@ impl Drop for Lent<'_> {
         let Some(conn) = self.conn.take() else { return };
         let mut idle = self.store.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::thread::panicking() && conn.is_autocommit() && idle.len() < IDLE_MAX {
-            idle.push(conn);
+            idle.push((conn, self.patience));
         }
     }
 }

@@ -5,11 +5,12 @@
 //! nothing behind. Do not open a second transaction inside one: it would wait
 //! for the first until it gives up with `busy`.
 
+use crate::open::Patience;
 use crate::{
     LayerRow, Reads, Result, RunRow, SandboxRow, SnapshotRow, Store, StoreError, VolumeRow, layers,
 };
 use fractal_model::Id;
-use rusqlite::{Connection, ErrorCode, Params, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, Params, params};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -23,28 +24,45 @@ pub struct Tx<'a> {
 impl Store {
     /// Carries out `job` completely or not at all; durable when it returns.
     pub fn transact<T>(&self, job: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
-        self.with_writer(|conn| self.carry_out(conn, job))
+        self.with_writer(Patience::Full, |conn| self.carry_out(conn, job))
     }
 
     /// The same without waiting for the disk: survives the death of this
     /// process, not a power cut. The journal stays a prefix of itself either
     /// way. For records of throw-away runs.
     pub fn transact_relaxed<T>(&self, job: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
-        self.with_writer(|conn| {
-            // Not through the statement cache: this pragma takes effect when
-            // it is compiled, so a cached one would do nothing.
-            conn.execute_batch("PRAGMA synchronous = NORMAL")?;
-            let done = self.carry_out(conn, job);
-            conn.execute_batch("PRAGMA synchronous = FULL")?;
-            done
-        })
+        self.with_writer(Patience::Normal, |conn| self.carry_out(conn, job))
     }
 
     fn carry_out<T>(&self, conn: &Connection, job: impl FnOnce(&Tx<'_>) -> Result<T>) -> Result<T> {
-        let transaction = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
+        let begun = Begun::new(conn)?;
         let value = job(&Tx::over(conn, self.home()))?;
-        transaction.commit()?;
+        begun.commit()?;
         Ok(value)
+    }
+}
+
+/// A transaction that rolls back unless it commits. As rusqlite's own, but
+/// with statements that are compiled once.
+struct Begun<'a>(&'a Connection);
+
+impl<'a> Begun<'a> {
+    fn new(conn: &'a Connection) -> Result<Begun<'a>> {
+        conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        Ok(Begun(conn))
+    }
+
+    fn commit(self) -> Result<()> {
+        self.0.prepare_cached("COMMIT")?.execute([])?;
+        Ok(())
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if !self.0.is_autocommit() {
+            let _ = self.0.execute_batch("ROLLBACK");
+        }
     }
 }
 

@@ -75,12 +75,16 @@ impl Run {
             template: self.template,
             ttl_ms: self.ttl,
         };
-        let (engine, caller) = (session.engine()?, session.caller()?);
+        let (engine, caller) = (session.engine_for_run()?, session.caller()?);
         if self.explain {
             return explain(session, &engine, &caller, &run);
         }
         let style = Style { tty: self.tty, interactive: self.interactive, verbose: self.verbose };
-        carry_out(session, &engine, &caller, run, style)
+        let status = carry_out(session, &engine, &caller, run, style);
+        // The process ends here: all is written, and closing the store one
+        // file after the other would only take time.
+        std::mem::forget(engine);
+        status
     }
 }
 

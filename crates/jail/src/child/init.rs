@@ -34,7 +34,9 @@ pub(super) fn init(prepared: &Prepared<'_>, user_namespace: RawFd, living: Held)
         }
     }
     fd::set_mask(mask);
-    let _ = Message::of(wire::READY).send(prepared.sync.1, None);
+    if prepared.living_file.is_some() {
+        let _ = Message::of(wire::READY).send(prepared.sync.1, None);
+    }
     if !rootless {
         // Only now does our own group lie at the root of what we may see.
         let _ = process::unshare(libc::CLONE_NEWCGROUP);
@@ -47,7 +49,15 @@ pub(super) fn init(prepared: &Prepared<'_>, user_namespace: RawFd, living: Held)
     let _ = security::die_with_parent();
     let stdio = open_stdio(prepared);
     let child_signals = process::child_signal_fd().unwrap_or(-1);
-    let _ = Message::of(wire::STARTED).send(prepared.control, None);
+    if let Some(gate) = prepared.gate {
+        // Closed without a message: the caller cannot go on, or died.
+        if !matches!(Message::receive(gate), Ok(Some(_))) {
+            process::exit_now(125);
+        }
+        fd::close(gate);
+    }
+    let _ = Message::of(wire::STARTED).send(prepared.control, slots.top);
+    slots.top.into_iter().for_each(fd::close);
     let mut become_it = || -> i32 { program(prepared, stdio) };
     match process::start_sharing_memory(&mut become_it, libc::SIGCHLD) {
         Ok(child) => {
@@ -139,7 +149,10 @@ fn reap(prepared: &Prepared<'_>, program: i32, child_signals: RawFd) -> ! {
         }
         while let Ok(Some((ended, _))) = process::wait(-1, false) {
             if ended.pid == program {
-                report_ended(prepared, ended.status);
+                // Whoever loses its parent becomes a child of ours, so
+                // without children we are alone in here.
+                let alone = matches!(process::wait(-1, false), Err(libc::ECHILD));
+                report_ended(prepared, ended.status, alone);
                 process::exit_now(0);
             }
         }
@@ -154,9 +167,9 @@ fn reap(prepared: &Prepared<'_>, program: i32, child_signals: RawFd) -> ! {
     }
 }
 
-fn report_ended(prepared: &Prepared<'_>, status: i32) {
+fn report_ended(prepared: &Prepared<'_>, status: i32, alone: bool) {
     let usage = process::children_usage();
-    let mut message = Message::with(wire::ENDED, status, 0);
+    let mut message = Message::with(wire::ENDED, status, i32::from(alone));
     message.values = [
         usage_cpu_us(&usage),
         usage.ru_maxrss as u64 * 1024,

@@ -11,7 +11,7 @@ mod monitor;
 mod program;
 mod text;
 
-pub use monitor::monitor;
+pub use monitor::{make_user_namespace, monitor, new_network};
 
 use crate::plan::Plan;
 use crate::sys::Errno;
@@ -48,6 +48,10 @@ pub struct Prepared<'a> {
     pub sync: (RawFd, RawFd),
     /// The program's descriptors 0, 1 and 2; none means a terminal.
     pub stdio: Option<[RawFd; 3]>,
+    /// User and network namespaces that were made ahead.
+    pub spare: Option<(RawFd, RawFd)>,
+    /// Where a message says that the program may start.
+    pub gate: Option<RawFd>,
     /// Sorted descriptors that outlive the first clone.
     pub keep: &'a [RawFd],
     /// When the run must be over, on the monotonic clock.

@@ -4,6 +4,7 @@ use super::init::init;
 use super::text::{PathBuffer, TextBuffer};
 use super::{Failure, Held, Prepared, WHY_ASKED, WHY_ENDED, WHY_TIME, usage_cpu_us};
 use crate::plan::{Mapping, SHIFT_BASE, SHIFT_COUNT};
+use crate::step::{Slots, Step};
 use crate::sys::{Errno, Sys, fd, process, security};
 use crate::wire::{self, Fence, Message};
 use std::ffi::CStr;
@@ -26,6 +27,7 @@ pub fn monitor(prepared: &Prepared<'_>) -> ! {
             if let Some(stdio) = prepared.stdio {
                 stdio.iter().for_each(|fd| fd::close(*fd));
             }
+            prepared.gate.into_iter().for_each(fd::close);
             let why = supervise(prepared, &init, &held);
             if let Some(path) = prepared.living_file {
                 let _ = fd::unlink(path);
@@ -49,7 +51,11 @@ fn start_init(prepared: &Prepared<'_>) -> Result<(process::Child, Held), Failure
     let joined = prepared.plan.join;
     make_groups(prepared).map_err(at(Fence::Cgroup))?;
     let rootless = matches!(prepared.plan.mapping, Mapping::Own { .. });
-    let user_namespace = if rootless { -1 } else { make_user_namespace(prepared.plan.mapping)? };
+    let user_namespace = match prepared.spare {
+        Some((user, _)) => user,
+        None if rootless => -1,
+        None => make_user_namespace(prepared.plan.mapping)?,
+    };
     if let Some(living) = joined
         && rootless
     {
@@ -84,9 +90,11 @@ fn equip(
         write_maps(child.pid, prepared.plan.mapping).map_err(at(Fence::Maps))?;
     }
     let mut network = None;
-    if prepared.plan.monitor_makes_network {
-        let mut path = PathBuffer::new();
-        let made = new_network(&mut path).map_err(at(Fence::Namespaces))?;
+    if let Some(steps) = &prepared.plan.network {
+        let made = match prepared.spare {
+            Some((_, network)) => network,
+            None => new_network(steps).map_err(at(Fence::Namespaces))?,
+        };
         fd::close(held[3]);
         held[3] = made;
         network = Some(made);
@@ -117,15 +125,16 @@ fn announce(prepared: &Prepared<'_>, held: &Held) {
     }
 }
 
-/// The monitor itself has no use for a network, so it moves into the new
-/// namespace to make it.
-fn new_network(path: &mut PathBuffer) -> Sys<RawFd> {
+/// Moves this thread into a new network namespace and furnishes it.
+pub fn new_network(steps: &[Step]) -> Sys<RawFd> {
     process::unshare(libc::CLONE_NEWNET)?;
-    fd::open(path.text(b"/proc/self/ns/net"), libc::O_RDONLY, 0)
+    let mut slots = Slots::new(-1, -1, [-1; 5]);
+    steps.iter().try_for_each(|step| step.execute(&mut slots))?;
+    fd::open(c"/proc/thread-self/ns/net", libc::O_RDONLY, 0)
 }
 
 /// A user namespace needs a process in it while its maps are written.
-fn make_user_namespace(mapping: Mapping) -> Result<RawFd, Failure> {
+pub fn make_user_namespace(mapping: Mapping) -> Result<RawFd, Failure> {
     let failed = |errno: Errno| (Fence::UserNamespace, errno);
     let opened = process::with_sleeper(libc::CLONE_NEWUSER, |pid| {
         write_maps(pid, mapping).map_err(|errno| (Fence::Maps, errno))?;

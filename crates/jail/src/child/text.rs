@@ -10,13 +10,6 @@ impl PathBuffer {
         PathBuffer(TextBuffer::new())
     }
 
-    pub fn text(&mut self, text: &[u8]) -> &CStr {
-        self.0.clear();
-        self.0.push(text);
-        self.0.push(b"\0");
-        CStr::from_bytes_until_nul(self.0.bytes()).unwrap_or(c"/proc/self/none")
-    }
-
     pub fn proc(&mut self, pid: i32, file: &[u8]) -> &CStr {
         self.0.clear();
         self.0.push(b"/proc/");

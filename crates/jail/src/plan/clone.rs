@@ -149,7 +149,7 @@ fn memory_top(spec: &Spec, facts: &Facts, size_bytes: u64) -> Result<Vec<Step>, 
     let idmap = spec.tier == Tier::Clone;
     steps.push(Step::OpenTree { slot: SLOT_MEMORY, path: rel("memory")?, recursive: false, idmap });
     steps.push(Step::Attach { slot: SLOT_MEMORY, at: rel("top")? });
-    steps.push(Step::SendTop { path: rel("memory/tree")? });
+    steps.push(Step::OpenTop { path: rel("memory/tree")? });
     Ok(steps)
 }
 
@@ -227,7 +227,7 @@ fn after_meeting(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> {
         Step::Filesystem { kind: c"sysfs", at: rel("/sys")?, flags: quiet as u64, data: rel("")? };
     steps.push(Step::Optional(Box::new(sysfs)));
     steps.extend(network(spec)?);
-    steps.extend(kernel_views(spec, facts)?);
+    steps.extend(kernel_views(facts)?);
     if spec.tier == Tier::Masked {
         steps.extend(masked_proc(facts)?);
     }

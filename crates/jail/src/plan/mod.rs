@@ -46,9 +46,9 @@ pub struct Plan {
     pub tier: Tier,
     /// Namespaces that the init process is born into.
     pub namespaces: u64,
-    /// Whether the monitor makes a network namespace beside init's work: it
-    /// is the costliest of all, and a user of many cores need not wait for it.
-    pub monitor_makes_network: bool,
+    /// What the monitor does in a network namespace that it makes beside
+    /// init's work: it is the costliest of all, and init need not wait for it.
+    pub network: Option<Vec<Step>>,
     /// Namespaces of a living run to join, or none.
     pub join: Option<[RawFd; 5]>,
     /// Id maps of the user namespace.
@@ -97,9 +97,10 @@ impl Plan {
         Ok(Plan {
             tier: spec.tier,
             namespaces: namespaces(spec),
-            monitor_makes_network: !rootless
-                && spec.join.is_none()
-                && spec.network != Network::Host,
+            network: match monitor_makes_network(spec) {
+                true => Some(new_network()?),
+                false => None,
+            },
             join: spec
                 .join
                 .as_ref()
@@ -129,6 +130,7 @@ impl Plan {
         };
         lines.push(format!("user ids: {mapped}"));
         lines.extend(self.cgroup.explain());
+        lines.extend(self.network.iter().flatten().map(|step| format!("network: {step}")));
         lines.extend(
             self.steps.iter().enumerate().map(|(index, step)| format!("{:>3}. {step}", index + 1)),
         );
@@ -173,7 +175,7 @@ const fn bits(numbers: &[u32]) -> u64 {
 fn joining(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> {
     let network = spec.network != Network::Host;
     let mut steps = vec![Step::Join { network }, Step::Private, proc("/proc")?];
-    steps.extend(kernel_views(spec, facts)?);
+    steps.extend(kernel_views(facts)?);
     if spec.tier == Tier::Masked {
         steps.extend(clone::masked_proc(facts)?);
     }
@@ -448,18 +450,10 @@ fn dev_furniture() -> Result<Vec<Step>, JailError> {
     Ok(steps)
 }
 
-/// What shows the whole machine in `/proc` appears empty. With shifted ids
-/// nothing of it can be read anyway: the files belong to the host's root, and
-/// the keys of its users to users that do not exist inside. An unprivileged
-/// user could read only about their own keys.
-fn kernel_views(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> {
+/// What shows the whole machine in `/proc` appears empty.
+fn kernel_views(facts: &Facts) -> Result<Vec<Step>, JailError> {
     let cover = |path: &PathBuf| Ok(Step::Bind { from: rel("/dev/null")?, at: abs(path)? });
-    let wanted = |path: &&PathBuf| match spec.tier {
-        Tier::Clone => false,
-        Tier::Masked => true,
-        _ => path.starts_with("/proc/keys") || path.starts_with("/proc/key-users"),
-    };
-    facts.kernel_views.iter().filter(wanted).map(cover).collect()
+    facts.kernel_views.iter().map(cover).collect()
 }
 
 /// Secrets and the state directory appear empty.
@@ -498,15 +492,24 @@ fn read_only(spec: &Spec) -> Result<Vec<Step>, JailError> {
     Ok(steps)
 }
 
-/// Loopback, low ports and the proxy's socket.
+/// What whoever makes a network namespace as root does in it: loopback, and
+/// low ports for everybody.
+pub(crate) fn new_network() -> Result<Vec<Step>, JailError> {
+    let path = rel("/proc/sys/net/ipv4/ip_unprivileged_port_start")?;
+    let open_ports = Step::Optional(Box::new(Step::Write { path, text: rel("0")? }));
+    Ok(vec![Step::Loopback, open_ports])
+}
+
+fn monitor_makes_network(spec: &Spec) -> bool {
+    spec.tier != Tier::Rootless && spec.join.is_none() && spec.network != Network::Host
+}
+
+/// What init itself does for the network: the proxy's socket, and all of it
+/// where nobody else can.
 fn network(spec: &Spec) -> Result<Vec<Step>, JailError> {
-    if spec.network == Network::Host {
-        return Ok(Vec::new());
-    }
-    let mut steps = vec![Step::Loopback];
-    if spec.tier != Tier::Rootless {
-        let path = rel("/proc/sys/net/ipv4/ip_unprivileged_port_start")?;
-        steps.push(Step::Optional(Box::new(Step::Write { path, text: rel("0")? })));
+    let mut steps = Vec::new();
+    if spec.network != Network::Host && spec.tier == Tier::Rootless {
+        steps.push(Step::Loopback);
     }
     if matches!(spec.network, Network::Allow(_)) {
         steps.push(Step::Listen { port: crate::proxy::PORT });

@@ -146,7 +146,7 @@ fn stage(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> {
         for index in 0..=facts.own.len() + spec.stack.mounts.len() {
             steps.push(dir(&format!("top/work/{}", work_name(spec, index)))?);
         }
-        steps.push(Step::SendTop { path: rel("top/tree")? });
+        steps.push(Step::OpenTop { path: rel("top/tree")? });
     }
     Ok(steps)
 }
@@ -258,7 +258,7 @@ fn interfaces(spec: &Spec, facts: &Facts, slot_dev: usize) -> Result<Vec<Step>, 
         steps.push(Step::Attach { slot: slot_dev + index, at });
     }
     steps.extend(dev_furniture()?);
-    steps.extend(kernel_views(spec, facts)?);
+    steps.extend(kernel_views(facts)?);
     steps.extend(run_directory(spec, facts, 0)?);
     steps.push(Step::Attach { slot: slot_dev + DEVICES.len(), at: rel("/sys")? });
     steps.push(Step::Restrict { at: rel("/sys")?, attributes: ATTR_RDONLY, recursive: true });

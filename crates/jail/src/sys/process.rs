@@ -53,9 +53,6 @@ pub fn split(flags: u64, exit_signal: i32) -> Sys<Option<Child>> {
 /// Stack of a child that shares our memory; what runs on it is shallow.
 const CHILD_STACK_BYTES: usize = 128 * 1024;
 
-#[repr(C, align(16))]
-struct ChildStack([u8; CHILD_STACK_BYTES]);
-
 /// Starts a child that runs `job` on a stack of its own but in our memory, as
 /// `vfork` does: we sleep until it executes a program or ends. Copying the
 /// page tables for it would be the larger part of the cost.
@@ -66,17 +63,29 @@ pub fn start_sharing_memory(job: &mut dyn FnMut() -> i32, exit_signal: i32) -> S
         let job = unsafe { &mut *argument.cast::<&mut dyn FnMut() -> i32>() };
         job()
     }
-    let mut stack = ChildStack([0; CHILD_STACK_BYTES]);
+    // Mapped rather than on our own stack: only the pages that the child
+    // touches are ever made.
+    // SAFETY: a fresh private mapping, in nobody's way.
+    let stack = unsafe {
+        let (rights, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        libc::mmap(std::ptr::null_mut(), CHILD_STACK_BYTES, rights, kind, -1, 0)
+    };
+    if stack == libc::MAP_FAILED {
+        return Err(libc::ENOMEM);
+    }
     let mut argument = job;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | exit_signal;
     // SAFETY: the stack outlives the child's use of it, because CLONE_VFORK
     // keeps us asleep until the child has left our memory; it grows down from
-    // the end, which is aligned.
-    let pid = unsafe {
-        let top = stack.0.as_mut_ptr().add(CHILD_STACK_BYTES);
-        libc::clone(enter, top.cast(), flags, std::ptr::from_mut(&mut argument).cast())
-    };
-    check_int(pid)
+    // the end, which is aligned to a page. Nobody uses it afterwards.
+    unsafe {
+        let top = stack.cast::<u8>().add(CHILD_STACK_BYTES);
+        let argument = std::ptr::from_mut(&mut argument);
+        let started = check_int(libc::clone(enter, top.cast(), flags, argument.cast()));
+        libc::munmap(stack, CHILD_STACK_BYTES);
+        started
+    }
 }
 
 /// Calls `job` with the pid of a child in new namespaces that does nothing,
@@ -212,9 +221,11 @@ pub fn block_signals() {
 /// Gives every signal its default action and unblocks all of them, as a new
 /// program expects.
 pub fn reset_signals() {
+    // `exec` itself resets handlers; what the caller ignores would stay so.
+    // Nobody ignores real-time signals, so those are left out.
     // SAFETY: SIG_DFL is valid for every signal; KILL and STOP just fail.
     unsafe {
-        for signal in 1..=64 {
+        for signal in 1..=31 {
             libc::signal(signal, libc::SIG_DFL);
         }
         let mut none: libc::sigset_t = std::mem::zeroed();

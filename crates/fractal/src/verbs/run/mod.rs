@@ -80,7 +80,13 @@ pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunR
     if run.command.is_empty() {
         return Err(Error::invalid("there is no command to run").hint("fractal run -- CMD"));
     }
+    if run.sandbox.is_some() {
+        engine.ready()?;
+    }
     let mut place = decide(engine, caller, &run)?;
+    if place.in_memory.is_none() || !place.row.mounts.is_empty() {
+        engine.ready()?;
+    }
     claim(engine, &mut place)?;
     match execute(engine, caller, &run, &place, io) {
         Ok(done) => settle(engine, caller, &run, place, done),
@@ -109,7 +115,11 @@ fn execute(engine: &Engine, caller: &Caller, run: &Run, place: &Place, io: RunIo
     let mut spec = spec(engine, caller, run, place)?;
     spec.terminal = io.terminal;
     let watch = (!place.is_new).then(|| stale::watch(&place.row, engine.home()));
-    let result = fractal_jail::run(&spec, io.streams);
+    // Whoever's actions cannot be written down must not act.
+    let result = match engine.is_ready() {
+        true => fractal_jail::run(&spec, io.streams).map_err(Error::from),
+        false => fractal_jail::run_when(&spec, io.streams, || engine.ready()),
+    };
     let stale = watch.and_then(stale::Watch::take);
     let mut report = result?;
     // The program has run: whatever happens to the list now, its work stays.

@@ -31,7 +31,7 @@ pub(super) fn spec(engine: &Engine, caller: &Caller, run: &Run, place: &Place) -
         env: variables(caller, run, place),
         cwd,
         stack: Stack {
-            layers_dir: engine.store.layers_dir(),
+            layers_dir: engine.layers_dir(),
             sealed,
             top,
             state_dir: engine.home().to_path_buf(),
