@@ -5,7 +5,7 @@ import pathlib
 import signal
 import time
 
-from common import Report, Stopwatch, descendants, running
+from common import Report, Stopwatch, running
 
 
 def main(place, quick):
@@ -34,11 +34,13 @@ def alive(place, count, engine):
     before_groups, before_mounts = groups(), mounts()
     watch.run(["true"], discard=True)
     watch.ask("settle")
-    before = available_kib()
+    before, others = available_kib(), set(processes())
     started = watch.ask("hold", count=count, engine=engine)
     time.sleep(0.5)
     after = available_kib()
-    pids = descendants(watch.process.pid)
+    # Supervisors are children of the spawner, which is nobody's child.
+    pids = [pid for pid in processes()
+            if pid not in others and (name(pid) == "sleep" or name(pid).startswith("fractal-"))]
     pss = {}
     for pid in [*pids, watch.process.pid]:
         pss[name(pid)] = pss.get(name(pid), 0) + pss_kib(pid)
@@ -71,6 +73,10 @@ def wait_gone(pids, start):
         waiting = [pid for pid in waiting if running(pid)]
         time.sleep(0.005)
     return time.perf_counter() - start if not waiting else float("inf")
+
+
+def processes():
+    return [int(path.name) for path in pathlib.Path("/proc").iterdir() if path.name.isdigit()]
 
 
 def name(pid):

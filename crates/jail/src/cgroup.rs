@@ -8,6 +8,7 @@
 use crate::JailError;
 use crate::step::CPath;
 use fractal_model::Limits;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -117,7 +118,7 @@ pub fn without(controller: &str) -> &'static str {
 }
 
 /// What the monitor does with cgroups, as ready data.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CgroupPlan {
     /// Directories to make, and to remove at the end.
     pub dirs: Vec<CPath>,

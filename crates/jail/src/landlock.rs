@@ -9,6 +9,7 @@ use crate::spec::Spec;
 use crate::step::CPath;
 use crate::sys::{self, Sys};
 use fractal_model::Tier;
+use serde::{Deserialize, Serialize};
 
 const EXECUTE: u64 = 1;
 const WRITE_FILE: u64 = 1 << 1;
@@ -33,7 +34,7 @@ fn rights(version: u32) -> u64 {
 }
 
 /// What to allow where; everything else is refused.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Rules {
     /// The kernel's version; 0 is none.
     pub version: u32,

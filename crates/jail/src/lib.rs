@@ -19,9 +19,11 @@ pub mod plan;
 pub mod probe;
 pub mod proxy;
 mod pump;
+mod request;
 mod run;
 pub mod seccomp;
 mod spare;
+mod spawner;
 mod spec;
 pub mod step;
 mod sys;
@@ -30,7 +32,8 @@ mod watch;
 mod wire;
 
 pub use pump::{Captured, Input, Output, Streams};
-pub use run::{Ended, LOCKED_IN_WORK, Report, Running, Why, explain, run, run_when, settle, spawn};
+pub use request::LOCKED_IN_WORK;
+pub use run::{Ended, Report, Running, Why, explain, run, run_when, settle, spawn};
 pub use spec::{Living, Placed, Spec, Stack, Top};
 
 use fractal_model::{Code, Error};

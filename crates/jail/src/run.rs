@@ -1,20 +1,19 @@
 //! The caller's side of a run: prepare, split off the monitor, follow along.
 
+use crate::JailError;
 use crate::cgroup::{CgroupPlan, Controllers};
-use crate::child::{self, Prepared, WHY_ASKED, WHY_TIME};
+use crate::child::{self, WHY_ASKED, WHY_TIME};
 use crate::host::Facts;
 use crate::plan::{Mapping, Plan};
 use crate::pump::{Captured, Pump, Streams};
-use crate::spec::{Spec, Top};
-use crate::step::Step;
-use crate::sys::{fd, process, socket};
+use crate::request::{Descriptors, Request, raise_all};
+use crate::spawner::Monitor;
+use crate::spec::Spec;
+use crate::sys::{fd, socket};
 use crate::wire::{self, Fence, Message};
-use crate::{JailError, seccomp};
-use std::ffi::{CString, OsStr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::sync::OnceLock;
+use std::path::PathBuf;
+use std::sync::Mutex;
 use std::time::Instant;
 
 /// Why the supervisor stopped a run.
@@ -76,17 +75,13 @@ pub struct Report {
 #[derive(Debug)]
 pub struct Running {
     pub(crate) control: OwnedFd,
-    monitor: process::Child,
+    monitor: Monitor,
     pub(crate) state: State,
-    cwd: String,
-    missing: Vec<String>,
+    cwd: PathBuf,
     started: Instant,
-    steps: Vec<String>,
-    memory_watch: Option<u64>,
+    request: Request,
     /// Which namespaces the next run will likely need.
     refill: Option<Mapping>,
-    /// The monitor has figures that only it can read.
-    has_groups: bool,
     pub(crate) allowed: std::collections::BTreeSet<String>,
 }
 
@@ -105,8 +100,6 @@ pub(crate) struct State {
     pub over: Option<(i32, [u64; 6])>,
     pub failure: Option<Message>,
 }
-
-static FILTER: OnceLock<Vec<libc::sock_filter>> = OnceLock::new();
 
 /// The plan for a run, as text lines, without running it.
 pub fn explain(spec: &Spec) -> Result<Vec<String>, JailError> {
@@ -163,80 +156,26 @@ fn start(
 ) -> Result<Running, JailError> {
     reap_monitors();
     let started = Instant::now();
-    let plan = plan(spec)?;
-    let system = |what: &str| {
-        let what = what.to_owned();
-        move |errno: i32| JailError::System { what, errno }
+    let request = Request::new(spec, plan(spec)?)?;
+    let (control, theirs) = channel()?;
+    let descriptors = Descriptors {
+        control: theirs,
+        sync: channel()?,
+        stdio: stdio.as_ref().map(raise_all).transpose()?,
+        gate,
+        join: spec.join.clone(),
+        spare: crate::spare::take(&request.plan),
     };
-    let (ours, theirs) = channel()?;
-    let (sync_a, sync_b) = channel()?;
-    let stdio_raw =
-        stdio.as_ref().map(raise_all).transpose().map_err(system("copy descriptors"))?;
-
-    let argv_text =
-        spec.command.iter().map(|word| c_string(word)).collect::<Result<Vec<_>, _>>()?;
-    let env_text =
-        spec.env.iter().map(|(key, value)| env_entry(key, value)).collect::<Result<Vec<_>, _>>()?;
-    let programs = candidates(spec)?;
-    let argv = pointers(&argv_text);
-    let envp = pointers(&env_text);
-    let shell = [c"sh".to_owned(), c"".to_owned()];
-    let mut shell_argv: Vec<*const libc::c_char> = shell.iter().map(|text| text.as_ptr()).collect();
-    shell_argv.extend(argv.iter().skip(1));
-    let filter = FILTER.get_or_init(seccomp::program);
-    let cwd = c_string(spec.cwd.as_os_str())?;
-    let marker = dirty_marker(spec)?;
-    let locked_dirs = locked_dirs(spec, &plan)?;
-    let living_file = spec.living_file().map(|path| c_string(path.as_os_str())).transpose()?;
-    let spare = crate::spare::take(&plan);
-    let mut keep: Vec<RawFd> = vec![theirs.as_raw_fd(), sync_a.as_raw_fd(), sync_b.as_raw_fd()];
-    keep.extend(stdio_raw.iter().flatten().map(AsRawFd::as_raw_fd));
-    keep.extend(plan.join.iter().flatten());
-    keep.extend(gate.iter().map(AsRawFd::as_raw_fd));
-    keep.extend(spare.iter().flat_map(|spare| [spare.user.as_raw_fd(), spare.network.as_raw_fd()]));
-    keep.sort_unstable();
-    let prepared = Prepared {
-        plan: &plan,
-        filter,
-        programs: &programs,
-        argv: &argv,
-        shell_argv: &shell_argv,
-        envp: &envp,
-        cwd: &cwd,
-        control: theirs.as_raw_fd(),
-        sync: (sync_a.as_raw_fd(), sync_b.as_raw_fd()),
-        stdio: stdio_raw
-            .as_ref()
-            .map(|fds| [fds[0].as_raw_fd(), fds[1].as_raw_fd(), fds[2].as_raw_fd()]),
-        spare: spare.as_ref().map(|spare| (spare.user.as_raw_fd(), spare.network.as_raw_fd())),
-        keep: &keep,
-        gate: gate.as_ref().map(AsRawFd::as_raw_fd),
-        deadline_ms: spec.limits.time_ms.map(|ms| process::monotonic_ms().saturating_add(ms)),
-        memory_watch: spec.limits.memory_bytes.filter(|_| !plan.cgroup.limits_memory),
-        locked_dirs: &locked_dirs,
-        dirty_marker: marker.as_ref().map(|(marker, _)| marker.as_c_str()),
-        living_file: living_file.as_deref(),
-        sync_dir: marker.as_ref().map(|(_, dir)| dir.as_c_str()),
-    };
-    // Nothing may be allocated or freed between the split and the child's
-    // function, not even a closure for an error: another thread may hold the
-    // allocator's lock at that moment, and the child would wait for ever.
-    let monitor = match process::split(0, 0) {
-        Ok(Some(monitor)) => monitor,
-        Ok(None) => child::monitor(&prepared),
-        Err(errno) => return Err(system("start the supervisor")(errno)),
-    };
+    let monitor = crate::spawner::launch(&request, &descriptors)
+        .map_err(|errno| JailError::System { what: "start the supervisor".into(), errno })?;
     Ok(Running {
-        control: ours,
+        control,
         monitor,
         state: State::default(),
-        cwd: spec.cwd.display().to_string(),
-        missing: plan.missing.clone(),
+        cwd: spec.cwd.clone(),
         started,
-        steps: plan.steps.iter().map(ToString::to_string).collect(),
-        memory_watch: prepared.memory_watch,
-        refill: plan.network.is_some().then_some(plan.mapping),
-        has_groups: !plan.cgroup.dirs.is_empty(),
+        refill: request.plan.network.is_some().then_some(request.plan.mapping),
+        request,
         allowed: match &spec.network {
             fractal_model::Network::Allow(hosts) => hosts.clone(),
             _ => std::collections::BTreeSet::new(),
@@ -247,7 +186,7 @@ fn start(
 impl Running {
     /// The supervisor's pid: it lives at least as long as the run.
     pub fn monitor_pid(&self) -> i32 {
-        self.monitor.pid
+        self.monitor.pid()
     }
 
     /// Sends a signal to the program.
@@ -279,7 +218,9 @@ impl Running {
     /// A program that was alone has left nobody to wait for: what init and
     /// the monitor still do is their own affair.
     fn is_over(&self) -> bool {
-        self.state.over.is_some() || (self.state.alone && !self.has_groups)
+        // Figures of groups are the monitor's to read.
+        let has_groups = !self.request.plan.cgroup.dirs.is_empty();
+        self.state.over.is_some() || (self.state.alone && !has_groups)
     }
 
     /// Waits until the program is about to start, or could not be.
@@ -297,9 +238,12 @@ impl Running {
     fn check(&self) -> Result<(), JailError> {
         let Some(message) = &self.state.failure else { return Ok(()) };
         let what = match message.kind {
-            wire::STEP_FAILED => self.steps.get(message.a as usize).cloned().unwrap_or_default(),
+            wire::STEP_FAILED => {
+                let step = self.request.plan.steps.get(message.a as usize);
+                step.map(ToString::to_string).unwrap_or_default()
+            }
             _ if message.a == Fence::WorkingDirectory as i32 => {
-                return Err(JailError::NoDirectory { path: self.cwd.clone() });
+                return Err(JailError::NoDirectory { path: self.cwd.display().to_string() });
             }
             _ => Fence::word(message.a).to_owned(),
         };
@@ -320,7 +264,7 @@ impl Running {
         let cpu_us = if group[2] > 0 { group[2] } else { usage[0].max(group[3]) };
         let failed = ended != Ended::Exited(0);
         // Without a controller an allocation fails before anybody is killed.
-        let starved = self.memory_watch.is_some_and(|limit| usage[1] >= limit / 10 * 9);
+        let starved = self.request.memory_watch.is_some_and(|limit| usage[1] >= limit / 10 * 9);
         let by_itself = why == child::WHY_ENDED;
         let why =
             if self.state.memory.is_some() || ((group[1] > 0 || starved) && failed && by_itself) {
@@ -344,37 +288,34 @@ impl Running {
             output,
             errors,
             top: self.state.top.take(),
-            missing: std::mem::take(&mut self.missing),
+            missing: std::mem::take(&mut self.request.plan.missing),
         })
     }
 }
 
+/// Monitors that were left to finish by themselves: each sees its channel
+/// close, ends the run if it still goes on, and cleans up.
+static MONITORS: Mutex<Vec<Monitor>> = Mutex::new(Vec::new());
+
 impl Drop for Running {
     fn drop(&mut self) {
-        // The monitor sees the channel close and ends the run; it is reaped
-        // later, so that nobody waits for mounts to be torn down.
-        fd::close(self.monitor.pidfd);
         if let Ok(mut waiting) = MONITORS.lock() {
-            waiting.push(self.monitor.pid);
+            waiting.push(std::mem::replace(&mut self.monitor, Monitor::Gone));
         }
     }
 }
 
-/// Monitors that were left to finish by themselves.
-static MONITORS: std::sync::Mutex<Vec<i32>> = std::sync::Mutex::new(Vec::new());
-
 fn reap_monitors() {
     if let Ok(mut waiting) = MONITORS.lock() {
-        waiting.retain(|pid| matches!(process::wait(*pid, false), Ok(None)));
+        waiting.retain(|monitor| !monitor.is_over(false));
     }
 }
 
 /// Waits until every finished run of this process is cleaned up.
 pub fn settle() {
-    if let Ok(mut waiting) = MONITORS.lock() {
-        for pid in waiting.drain(..) {
-            let _ = process::wait(pid, true);
-        }
+    let left = MONITORS.lock().map(|mut waiting| std::mem::take(&mut *waiting));
+    for monitor in left.unwrap_or_default() {
+        monitor.is_over(true);
     }
 }
 
@@ -424,65 +365,4 @@ fn decode(status: i32) -> Ended {
 /// Takes ownership of a descriptor that we just received from the kernel.
 pub(crate) fn own(fd: RawFd) -> OwnedFd {
     fd::own(fd)
-}
-
-/// Copies of three descriptors with numbers above 2, so that putting them in
-/// place cannot overwrite one that is still needed.
-fn raise_all(fds: &[OwnedFd; 3]) -> Result<[OwnedFd; 3], i32> {
-    let raise = |fd: &OwnedFd| fd::dup_above(fd.as_raw_fd(), 10).map(own);
-    Ok([raise(&fds[0])?, raise(&fds[1])?, raise(&fds[2])?])
-}
-
-fn c_string(text: &OsStr) -> Result<CString, JailError> {
-    CString::new(text.as_bytes()).map_err(|_| JailError::NulInPath)
-}
-
-fn env_entry(key: &OsStr, value: &OsStr) -> Result<CString, JailError> {
-    CString::new([key.as_bytes(), b"=", value.as_bytes()].concat())
-        .map_err(|_| JailError::NulInPath)
-}
-
-fn pointers(texts: &[CString]) -> Vec<*const libc::c_char> {
-    texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
-}
-
-/// Where the program may be: its own path, or each directory of `PATH`.
-fn candidates(spec: &Spec) -> Result<Vec<CString>, JailError> {
-    let Some(program) = spec.command.first().filter(|program| !program.is_empty()) else {
-        return Ok(Vec::new());
-    };
-    if program.as_bytes().contains(&b'/') {
-        return Ok(vec![c_string(program)?]);
-    }
-    let default = OsStr::new("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-    let path = spec.env.iter().find(|(key, _)| key == "PATH").map_or(default, |(_, value)| value);
-    let dirs = path.as_bytes().split(|byte| *byte == b':');
-    dirs.map(|dir| c_string(Path::new(OsStr::from_bytes(dir)).join(program).as_os_str())).collect()
-}
-
-/// What a `volatile` overlay leaves in its work directory, with no rights for
-/// anybody; outermost first.
-pub const LOCKED_IN_WORK: [&str; 3] = ["work", "work/incompat", "work/incompat/volatile"];
-
-/// The kernel's part of each overlay's work directory, outside the sandbox.
-fn locked_dirs(spec: &Spec, plan: &Plan) -> Result<Vec<CString>, JailError> {
-    let mut dirs = Vec::new();
-    for step in &plan.steps {
-        let Step::Overlay(overlay) = step else { continue };
-        let work = overlay.upper.as_ref().map(|(_, work)| work.to_bytes());
-        let Some(inside) = work.and_then(|work| work.strip_prefix(b"layers/")) else { continue };
-        let work = spec.stack.layers_dir.join(OsStr::from_bytes(inside));
-        for path in LOCKED_IN_WORK {
-            dirs.push(c_string(work.join(path).as_os_str())?);
-        }
-    }
-    Ok(dirs)
-}
-
-/// The marker that says "not yet on disk", and the directory to sync.
-fn dirty_marker(spec: &Spec) -> Result<Option<(CString, CString)>, JailError> {
-    let Top::Disk(name) = &spec.stack.top else { return Ok(None) };
-    let layer = spec.stack.layers_dir.join(name);
-    let marker = layer.join(format!("dirty-{}", spec.label));
-    Ok(Some((c_string(marker.as_os_str())?, c_string(layer.as_os_str())?)))
 }

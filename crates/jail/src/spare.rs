@@ -8,7 +8,7 @@
 use crate::child::{make_user_namespace, new_network};
 use crate::plan::{self, Mapping, Plan};
 use crate::run::own;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Mutex;
 
 /// Enough for a few runs at once; each keeps some 200 KiB of the kernel's.
@@ -16,11 +16,22 @@ const READY_MAX: usize = 4;
 
 /// The namespaces of one run to come.
 pub struct Spare {
-    pub user: OwnedFd,
-    pub network: OwnedFd,
+    user: OwnedFd,
+    network: OwnedFd,
     mapping: Mapping,
     /// A process that was forked from the maker must not use them too.
     maker: u32,
+}
+
+impl Spare {
+    pub fn new(user: OwnedFd, network: OwnedFd, mapping: Mapping) -> Spare {
+        Spare { user, network, mapping, maker: std::process::id() }
+    }
+
+    /// User and network.
+    pub fn raw(&self) -> (RawFd, RawFd) {
+        (self.user.as_raw_fd(), self.network.as_raw_fd())
+    }
 }
 
 #[derive(Default)]
@@ -71,5 +82,5 @@ pub fn refill(mapping: Mapping) {
 fn make(mapping: Mapping) -> Option<Spare> {
     let user = make_user_namespace(mapping).map(own).ok()?;
     let network = new_network(&plan::new_network().ok()?).map(own).ok()?;
-    Some(Spare { user, network, mapping, maker: std::process::id() })
+    Some(Spare::new(user, network, mapping))
 }

@@ -3,7 +3,7 @@
 use crate::step::CPath;
 use fractal_model::{Limits, Network, Tier};
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -92,7 +92,17 @@ pub const NAMESPACES: [(&str, i32); 5] = [
     ("mnt", libc::CLONE_NEWNS),
 ];
 
+impl From<[OwnedFd; 5]> for Living {
+    fn from(fds: [OwnedFd; 5]) -> Living {
+        Living(Arc::new(fds))
+    }
+}
+
 impl Living {
+    pub(crate) fn raw(&self) -> [RawFd; 5] {
+        self.0.each_ref().map(AsRawFd::as_raw_fd)
+    }
+
     /// Takes hold of what a living run announced; `None` when it is gone.
     pub fn open(layers_dir: &std::path::Path, layer: &str, label: &str) -> Option<Living> {
         let text = std::fs::read_to_string(living_file(layers_dir, layer, label)).ok()?;

@@ -6,12 +6,13 @@
 
 use crate::JailError;
 use crate::sys::{self, Errno, Sys};
+use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString};
 use std::fmt;
 use std::os::fd::RawFd;
 
 /// A path for system calls that prints as text.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CPath(CString);
 
 impl CPath {
@@ -42,7 +43,7 @@ impl fmt::Debug for CPath {
 pub const SLOTS: usize = 96;
 
 /// An overlay mount.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Overlay {
     /// Read-only directories, nearest first.
     pub lowers: Vec<CString>,
@@ -56,9 +57,31 @@ pub struct Overlay {
     pub options: Option<CString>,
 }
 
+/// A filesystem that the kernel makes out of nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Devpts,
+    Proc,
+    Sysfs,
+    Tmpfs,
+}
+
+impl Kind {
+    /// As `mount` takes it.
+    pub fn as_c(self) -> &'static CStr {
+        match self {
+            Kind::Devpts => c"devpts",
+            Kind::Proc => c"proc",
+            Kind::Sysfs => c"sysfs",
+            Kind::Tmpfs => c"tmpfs",
+        }
+    }
+}
+
 /// One thing to do on the way into the sandbox.
 #[allow(missing_docs)]
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Step {
     /// Cut mount events between this namespace and the host's.
     Private,
@@ -67,7 +90,7 @@ pub enum Step {
     /// Attach a detached mount.
     Attach { slot: usize, at: CPath },
     /// Mount a new filesystem of some kind.
-    Filesystem { kind: &'static CStr, at: CPath, flags: u64, data: CPath },
+    Filesystem { kind: Kind, at: CPath, flags: u64, data: CPath },
     /// Mount layers over each other.
     Overlay(Box<Overlay>),
     /// Show a file or directory at a second place.
@@ -140,7 +163,7 @@ impl Step {
             }
             Step::Attach { slot, at } => attach(slots, *slot, at.as_c()),
             Step::Filesystem { kind, at, flags, data } => {
-                sys::mount::mount(kind, at.as_c(), *flags, data.as_c())
+                sys::mount::mount(kind.as_c(), at.as_c(), *flags, data.as_c())
             }
             Step::Overlay(overlay) => overlay.execute(),
             Step::Bind { from, at } => {
@@ -301,7 +324,7 @@ impl fmt::Display for Step {
             }
             Step::Attach { slot, at } => write!(f, "attach #{slot} at {at}"),
             Step::Filesystem { kind, at, data, .. } => {
-                write!(f, "mount {} at {at} ({data})", kind.to_string_lossy())
+                write!(f, "mount {} at {at} ({data})", kind.as_c().to_string_lossy())
             }
             Step::Overlay(overlay) => overlay.fmt(f),
             Step::Bind { from, at } => write!(f, "bind {from} at {at}"),

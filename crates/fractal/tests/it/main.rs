@@ -3,5 +3,6 @@
 
 mod crash;
 mod histories;
+mod spawner;
 mod verbs;
 mod world;

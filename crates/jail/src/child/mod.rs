@@ -48,6 +48,8 @@ pub struct Prepared<'a> {
     pub sync: (RawFd, RawFd),
     /// The program's descriptors 0, 1 and 2; none means a terminal.
     pub stdio: Option<[RawFd; 3]>,
+    /// Namespaces of a living run to join.
+    pub join: Option<Held>,
     /// User and network namespaces that were made ahead.
     pub spare: Option<(RawFd, RawFd)>,
     /// Where a message says that the program may start.
@@ -74,7 +76,7 @@ type Failure = (Fence, Errno);
 
 /// Descriptors of the namespaces in [`crate::spec::NAMESPACES`], held while
 /// the run lives.
-type Held = [RawFd; 5];
+pub type Held = [RawFd; 5];
 
 fn usage_cpu_us(usage: &libc::rusage) -> u64 {
     let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;

@@ -48,7 +48,7 @@ pub fn monitor(prepared: &Prepared<'_>) -> ! {
 
 fn start_init(prepared: &Prepared<'_>) -> Result<(process::Child, Held), Failure> {
     let at = |fence: Fence| move |errno: Errno| (fence, errno);
-    let joined = prepared.plan.join;
+    let joined = prepared.join;
     make_groups(prepared).map_err(at(Fence::Cgroup))?;
     let rootless = matches!(prepared.plan.mapping, Mapping::Own { .. });
     let user_namespace = match prepared.spare {

@@ -16,7 +16,7 @@ use super::{
 use crate::JailError;
 use crate::host::{Facts, Own};
 use crate::spec::{Spec, Top};
-use crate::step::Step;
+use crate::step::{Kind, Step};
 use fractal_model::Tier;
 use std::path::Path;
 
@@ -132,7 +132,7 @@ fn memory_top(spec: &Spec, facts: &Facts, size_bytes: u64) -> Result<Vec<Step>, 
     let mut steps = vec![
         dir("memory", 0o755)?,
         dir("top", 0o755)?,
-        Step::Filesystem { kind: c"tmpfs", at: rel("memory")?, flags: 0, data },
+        Step::Filesystem { kind: Kind::Tmpfs, at: rel("memory")?, flags: 0, data },
         dir("memory/tree", facts.root_mode)?,
         dir("memory/work", 0o700)?,
     ];
@@ -203,7 +203,7 @@ fn part(spec: &Spec, own: &Own, index: usize, is_mount: bool) -> Result<Vec<Step
 fn interfaces(spec: &Spec, facts: &Facts, shift: u32) -> Result<Vec<Step>, JailError> {
     let size = memory_size(spec);
     let mut steps = vec![Step::Filesystem {
-        kind: c"tmpfs",
+        kind: Kind::Tmpfs,
         at: rel("/dev")?,
         flags: (libc::MS_NOSUID | libc::MS_NOEXEC) as u64,
         data: rel(format!("mode=755{size}"))?,
@@ -223,8 +223,12 @@ fn interfaces(spec: &Spec, facts: &Facts, shift: u32) -> Result<Vec<Step>, JailE
 fn after_meeting(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> {
     let mut steps = vec![Step::Meet];
     let quiet = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC | libc::MS_RDONLY;
-    let sysfs =
-        Step::Filesystem { kind: c"sysfs", at: rel("/sys")?, flags: quiet as u64, data: rel("")? };
+    let sysfs = Step::Filesystem {
+        kind: Kind::Sysfs,
+        at: rel("/sys")?,
+        flags: quiet as u64,
+        data: rel("")?,
+    };
     steps.push(Step::Optional(Box::new(sysfs)));
     steps.extend(network(spec)?);
     steps.extend(kernel_views(facts)?);

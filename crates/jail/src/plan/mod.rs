@@ -11,10 +11,10 @@ use crate::cgroup;
 use crate::host::{Dir, Facts};
 use crate::landlock::Rules;
 use crate::spec::{Spec, Top};
-use crate::step::{CPath, Overlay, Step};
+use crate::step::{CPath, Kind, Overlay, Step};
 use fractal_model::{Network, Tier};
+use serde::{Deserialize, Serialize};
 use std::ffi::CString;
-use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub const SHIFT_BASE: u32 = 100_000;
 pub const SHIFT_COUNT: u32 = 65_536;
 
 /// How ids inside relate to ids of the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mapping {
     /// 0… inside is [`SHIFT_BASE`]… outside.
     Shifted,
@@ -40,7 +40,7 @@ pub enum Mapping {
 }
 
 /// Everything the child needs, ready to execute.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// The tier it realises.
     pub tier: Tier,
@@ -49,8 +49,6 @@ pub struct Plan {
     /// What the monitor does in a network namespace that it makes beside
     /// init's work: it is the costliest of all, and init need not wait for it.
     pub network: Option<Vec<Step>>,
-    /// Namespaces of a living run to join, or none.
-    pub join: Option<[RawFd; 5]>,
     /// Id maps of the user namespace.
     pub mapping: Mapping,
     /// What to do before the program starts, in order.
@@ -101,10 +99,6 @@ impl Plan {
                 true => Some(new_network()?),
                 false => None,
             },
-            join: spec
-                .join
-                .as_ref()
-                .map(|living| std::array::from_fn(|index| living.0[index].as_raw_fd())),
             mapping: match spec.tier {
                 Tier::Clone => Mapping::Shifted,
                 Tier::Masked => Mapping::Same,
@@ -318,7 +312,7 @@ fn staging(facts: &Facts, dirs: &[&str]) -> Result<Vec<Step>, JailError> {
     let at = abs(&facts.staging)?;
     let data = rel("mode=755")?;
     let mut steps = vec![
-        Step::Filesystem { kind: c"tmpfs", at: at.clone(), flags: 0, data },
+        Step::Filesystem { kind: Kind::Tmpfs, at: at.clone(), flags: 0, data },
         Step::Enter { dir: at },
     ];
     for dir in dirs {
@@ -384,7 +378,7 @@ fn memory_size(spec: &Spec) -> String {
 fn limit_pids(steps: &mut Vec<Step>, pid_max: Option<u64>) -> Result<(), JailError> {
     let Some(pid_max) = pid_max else { return Ok(()) };
     let proc = steps.iter().enumerate().find_map(|(index, step)| match step {
-        Step::Filesystem { kind, at, .. } if *kind == c"proc" => Some((index, at.clone())),
+        Step::Filesystem { kind, at, .. } if *kind == Kind::Proc => Some((index, at.clone())),
         _ => None,
     });
     let (index, point) = proc.expect("every plan mounts /proc");
@@ -396,7 +390,7 @@ fn limit_pids(steps: &mut Vec<Step>, pid_max: Option<u64>) -> Result<(), JailErr
 /// The processes of the sandbox.
 fn proc(at: &str) -> Result<Step, JailError> {
     let flags = (libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC) as u64;
-    Ok(Step::Filesystem { kind: c"proc", at: rel(at)?, flags, data: rel("")? })
+    Ok(Step::Filesystem { kind: Kind::Proc, at: rel(at)?, flags, data: rel("")? })
 }
 
 /// A private `/run` inside the new root.
@@ -404,7 +398,7 @@ fn run_directory(spec: &Spec, facts: &Facts, shift: u32) -> Result<Vec<Step>, Ja
     let mut steps = Vec::new();
     let size = memory_size(spec);
     steps.push(Step::Filesystem {
-        kind: c"tmpfs",
+        kind: Kind::Tmpfs,
         at: rel("/run")?,
         flags: (libc::MS_NOSUID | libc::MS_NODEV) as u64,
         data: rel(format!("mode=755{size}"))?,
@@ -431,7 +425,7 @@ fn dev_furniture() -> Result<Vec<Step>, JailError> {
         Step::MakeDir { path: rel("/dev/pts")?, mode: 0o755, owner: None },
         Step::MakeDir { path: rel("/dev/shm")?, mode: 0o1777, owner: None },
         Step::Filesystem {
-            kind: c"devpts",
+            kind: Kind::Devpts,
             at: rel("/dev/pts")?,
             flags: (libc::MS_NOSUID | libc::MS_NOEXEC) as u64,
             data: rel("newinstance,ptmxmode=0666,mode=620")?,
@@ -462,7 +456,7 @@ fn masks(facts: &Facts) -> Result<Vec<Step>, JailError> {
     for (path, is_dir) in &facts.hidden {
         let step = if *is_dir {
             Step::Filesystem {
-                kind: c"tmpfs",
+                kind: Kind::Tmpfs,
                 at: abs(path)?,
                 flags: (libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV) as u64,
                 data: rel("size=4k,nr_inodes=1,mode=555")?,

@@ -14,7 +14,7 @@ use super::{
 use crate::JailError;
 use crate::host::{Entry, Facts, Own, PRIVATE_TOPS};
 use crate::spec::{Spec, Top};
-use crate::step::Step;
+use crate::step::{Kind, Step};
 use crate::sys::mount::{ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY};
 use std::path::Path;
 
@@ -130,7 +130,7 @@ fn stage(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> {
     if let Top::Memory { size_bytes } = spec.stack.top {
         let data = memory_options(size_bytes)?;
         steps.push(dir("top")?);
-        steps.push(Step::Filesystem { kind: c"tmpfs", at: rel("top")?, flags: 0, data });
+        steps.push(Step::Filesystem { kind: Kind::Tmpfs, at: rel("top")?, flags: 0, data });
         steps.push(dir("top/tree")?);
         steps.push(dir("top/work")?);
         for own in &facts.own {
@@ -154,7 +154,7 @@ fn stage(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> {
 /// The new root: top-level directories bound in, links made again.
 fn root(facts: &Facts, tops: &[&str]) -> Result<Vec<Step>, JailError> {
     let mut steps = vec![Step::Filesystem {
-        kind: c"tmpfs",
+        kind: Kind::Tmpfs,
         at: rel("root")?,
         flags: (libc::MS_NOSUID | libc::MS_NODEV) as u64,
         data: rel("mode=755,size=1m")?,
@@ -247,7 +247,7 @@ fn scratches(spec: &Spec) -> Result<Vec<Step>, JailError> {
 
 fn interfaces(spec: &Spec, facts: &Facts, slot_dev: usize) -> Result<Vec<Step>, JailError> {
     let mut steps = vec![Step::Filesystem {
-        kind: c"tmpfs",
+        kind: Kind::Tmpfs,
         at: rel("/dev")?,
         flags: (libc::MS_NOSUID | libc::MS_NOEXEC) as u64,
         data: rel(format!("mode=755{}", memory_size(spec)))?,

@@ -97,6 +97,17 @@ pub fn dup_above(fd: RawFd, least: RawFd) -> Sys<RawFd> {
     check_int(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, least) })
 }
 
+/// Fills the whole buffer.
+pub fn read_whole(fd: RawFd, mut buffer: &mut [u8]) -> Sys<()> {
+    while !buffer.is_empty() {
+        match read(fd, buffer)? {
+            0 => return Err(libc::EPIPE),
+            count => buffer = &mut buffer[count..],
+        }
+    }
+    Ok(())
+}
+
 /// Reads into `buffer`, retrying when interrupted.
 pub fn read(fd: RawFd, buffer: &mut [u8]) -> Sys<usize> {
     loop {

@@ -50,6 +50,32 @@ pub fn split(flags: u64, exit_signal: i32) -> Sys<Option<Child>> {
     Ok((pid != 0).then_some(Child { pid: pid as i32, pidfd }))
 }
 
+/// Runs `job` in a process of its own that is nobody's child to wait for.
+///
+/// Unlike after [`split`], the new process may allocate, whatever threads we
+/// have: the C library's `fork` brings its allocator into order. It must not
+/// touch other locks.
+pub fn fork_detached(job: impl FnOnce() -> std::convert::Infallible) -> Sys<()> {
+    // SAFETY: see above; neither child returns from here.
+    let middle = check_int(unsafe { libc::fork() })?;
+    if middle == 0 {
+        // SAFETY: this process has a single thread.
+        if unsafe { libc::fork() } == 0 {
+            job();
+        }
+        exit_now(0);
+    }
+    let _ = wait(middle, true);
+    Ok(())
+}
+
+/// Lets children vanish when they end, or not.
+pub fn ignore_children(ignore: bool) {
+    let what = if ignore { libc::SIG_IGN } else { libc::SIG_DFL };
+    // SAFETY: both are valid for this signal.
+    unsafe { libc::signal(libc::SIGCHLD, what) };
+}
+
 /// Stack of a child that shares our memory; what runs on it is shallow.
 const CHILD_STACK_BYTES: usize = 128 * 1024;
 
@@ -91,18 +117,25 @@ pub fn start_sharing_memory(job: &mut dyn FnMut() -> i32, exit_signal: i32) -> S
 /// Calls `job` with the pid of a child in new namespaces that does nothing,
 /// and ends the child afterwards. It shares our memory, which makes it cheap.
 pub fn with_sleeper<R>(flags: i32, job: impl FnOnce(i32) -> R) -> Sys<R> {
-    extern "C" fn sleep(_: *mut libc::c_void) -> libc::c_int {
-        loop {
-            // SAFETY: no pointers; returns for signals only.
-            unsafe { libc::syscall(libc::SYS_ppoll, 0usize, 0usize, 0usize, 0usize) };
+    extern "C" fn sleep(parent: *mut libc::c_void) -> libc::c_int {
+        // Should the parent end before it can end us. Raw calls, because
+        // `errno` is the parent's too.
+        // SAFETY: plain integers.
+        unsafe {
+            libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+            while libc::syscall(libc::SYS_getppid) == parent as libc::c_long {
+                libc::syscall(libc::SYS_ppoll, 0usize, 0usize, 0usize, 0usize);
+            }
         }
+        0
     }
+    let parent = own_pid() as usize as *mut libc::c_void;
     let mut stack = [0u64; 512];
     // SAFETY: the stack outlives the child, which is dead before we return;
     // the child loops in a system call and touches nothing else of ours.
     let pid = check_int(unsafe {
         let top = stack.as_mut_ptr().add(stack.len());
-        libc::clone(sleep, top.cast(), libc::CLONE_VM | flags, std::ptr::null_mut())
+        libc::clone(sleep, top.cast(), libc::CLONE_VM | flags, parent)
     })?;
     let result = job(pid);
     let _ = kill(pid, libc::SIGKILL);

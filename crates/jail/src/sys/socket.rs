@@ -64,6 +64,102 @@ pub fn receive(socket: RawFd, bytes: &mut [u8]) -> Sys<(usize, Option<RawFd>)> {
     }
 }
 
+/// Two connected sockets for a stream of bytes.
+pub fn stream_pair() -> Sys<(RawFd, RawFd)> {
+    let mut ends = [0; 2];
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    // SAFETY: `ends` has room for two descriptors.
+    check_int(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
+    Ok((ends[0], ends[1]))
+}
+
+/// So many descriptors travel with one message.
+const MANY: usize = 16;
+
+/// Room for [`MANY`] descriptors as ancillary data.
+#[repr(C, align(8))]
+struct AncillaryMany([u8; 96]);
+
+/// Sends bytes with up to [`MANY`] descriptors.
+pub fn send_many(socket: RawFd, bytes: &[u8], descriptors: &[RawFd]) -> Sys<()> {
+    if descriptors.len() > MANY {
+        return Err(libc::EINVAL);
+    }
+    let mut part = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
+    let mut room = AncillaryMany([0; 96]);
+    let size = size_of_val(descriptors) as u32;
+    // SAFETY: all-zero bytes are a valid `msghdr`; every pointer set below is
+    // live until `sendmsg` returns; `room` holds a header and MANY numbers.
+    let sent = unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &mut part;
+        message.msg_iovlen = 1;
+        if size > 0 {
+            message.msg_control = room.0.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(size) as _;
+            let header = libc::CMSG_FIRSTHDR(&message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(size) as _;
+            let place = libc::CMSG_DATA(header).cast::<RawFd>();
+            for (index, fd) in descriptors.iter().enumerate() {
+                place.add(index).write_unaligned(*fd);
+            }
+        }
+        check(libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL) as _)?
+    };
+    if sent as usize == bytes.len() { Ok(()) } else { Err(libc::EMSGSIZE) }
+}
+
+/// Sends all of the bytes, in as many parts as it takes.
+pub fn send_whole(socket: RawFd, mut bytes: &[u8]) -> Sys<()> {
+    while !bytes.is_empty() {
+        // SAFETY: the buffer is live and of the size we pass.
+        let sent = check(unsafe {
+            libc::send(socket, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) as _
+        });
+        match sent {
+            Ok(count) => bytes = &bytes[count as usize..],
+            Err(libc::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Receives bytes and the descriptors that came with them. A count of 0 means
+/// the other side is gone.
+pub fn receive_many(socket: RawFd, bytes: &mut [u8]) -> Sys<(usize, [Option<RawFd>; MANY])> {
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut room = AncillaryMany([0; 96]);
+    let mut list = [None; MANY];
+    // SAFETY: as in `send_many`; the kernel writes at most `msg_controllen`
+    // bytes and says in `cmsg_len` how many.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = room.0.as_mut_ptr().cast();
+        message.msg_controllen = room.0.len() as _;
+        let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_WAITALL;
+        let count = loop {
+            match check(libc::recvmsg(socket, &mut message, flags) as _) {
+                Err(libc::EINTR) => {}
+                other => break other?,
+            }
+        };
+        let header = libc::CMSG_FIRSTHDR(&message);
+        if !header.is_null() && (*header).cmsg_type == libc::SCM_RIGHTS {
+            let size = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+            let place = libc::CMSG_DATA(header).cast::<RawFd>();
+            for (index, slot) in list.iter_mut().enumerate().take(size / size_of::<RawFd>()) {
+                *slot = Some(place.add(index).read_unaligned());
+            }
+        }
+        Ok((count as usize, list))
+    }
+}
+
 /// Whether the descriptor is a pipe or socket, which name no host file.
 pub fn is_pipe_or_socket(fd: RawFd) -> bool {
     // SAFETY: all-zero bytes are a valid `stat`; `fstat` fills it.

@@ -1,0 +1,220 @@
+//! The spawner: a process of ours that splits off monitors on our behalf.
+//!
+//! Splitting copies the page tables of whoever does it, and afterwards every
+//! page that either side writes is copied too. For a long-lived caller with a
+//! large memory or many threads that is most of the cost of a start, and each
+//! supervisor would keep old pages of the caller's alive. So from its second
+//! run on, a process asks its spawner, which was split off once and changes
+//! little. A single run, as of a command line, is split off directly.
+//!
+//! The spawner ends when its caller does: its socket closes. It holds nothing
+//! that a run needs, so runs do not mind.
+
+use crate::child;
+use crate::request::{Descriptors, Request};
+use crate::run::own;
+use crate::sys::{Errno, Sys, fd, process, security, socket};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Mutex;
+
+/// Requests that are larger, with a huge environment, are split off directly.
+const REQUEST_BYTES_MAX: usize = 4 << 20;
+/// Length, shape and count of descriptors.
+const HEADER_BYTES: usize = 6;
+/// Pid and errno.
+const REPLY_BYTES: usize = 8;
+
+/// The supervisor of a run, as we know it.
+#[derive(Debug)]
+pub enum Monitor {
+    /// Our own child.
+    Child { pid: i32 },
+    /// A child of the spawner's, which reaps it.
+    Spawned { pid: i32, pidfd: OwnedFd },
+    /// Handed on.
+    Gone,
+}
+
+impl Monitor {
+    pub fn pid(&self) -> i32 {
+        match self {
+            Monitor::Child { pid } | Monitor::Spawned { pid, .. } => *pid,
+            Monitor::Gone => 0,
+        }
+    }
+
+    /// Whether it has ended, and leaves nothing behind; or waits until then.
+    pub fn is_over(&self, wait: bool) -> bool {
+        match self {
+            Monitor::Child { pid } => !matches!(process::wait(*pid, wait), Ok(None)),
+            Monitor::Spawned { pidfd, .. } => {
+                let mut ended =
+                    [libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
+                fd::poll(&mut ended, if wait { -1 } else { 0 }) != Ok(0)
+            }
+            Monitor::Gone => true,
+        }
+    }
+}
+
+/// Starts the monitor of a run.
+pub fn launch(request: &Request, descriptors: &Descriptors) -> Sys<Monitor> {
+    if let Some(asked) = ask(request, descriptors) {
+        return asked;
+    }
+    request.with_prepared(descriptors, |prepared| {
+        // Nothing may be allocated or freed between the split and the child's
+        // function: another thread may hold the allocator's lock at that
+        // moment, and the child would wait for ever.
+        match process::split(0, 0) {
+            Ok(Some(child)) => {
+                fd::close(child.pidfd);
+                Ok(Monitor::Child { pid: child.pid })
+            }
+            Ok(None) => child::monitor(prepared),
+            Err(errno) => Err(errno),
+        }
+    })
+}
+
+/// Our spawner, and who made it: a process that was forked from the maker, or
+/// took on another identity, makes its own.
+struct Spawner {
+    socket: OwnedFd,
+    maker: (u32, u32, u32),
+}
+
+fn maker() -> (u32, u32, u32) {
+    let (uid, gid) = process::effective_ids();
+    (std::process::id(), uid, gid)
+}
+
+enum State {
+    /// Nothing has run in this process.
+    Cold,
+    /// Something has.
+    Warm(Option<Spawner>),
+}
+
+static SPAWNER: Mutex<State> = Mutex::new(State::Cold);
+
+/// Asks the spawner; `None` when the caller must split by itself, and nothing
+/// has been started.
+fn ask(request: &Request, descriptors: &Descriptors) -> Option<Sys<Monitor>> {
+    let mut state = SPAWNER.lock().ok()?;
+    let State::Warm(spawner) = &mut *state else {
+        *state = State::Warm(None);
+        return None;
+    };
+    if spawner.as_ref().is_none_or(|spawner| spawner.maker != maker()) {
+        *spawner = Some(Spawner { socket: make().ok()?, maker: maker() });
+    }
+    let socket = spawner.as_ref()?.socket.as_raw_fd();
+    let sent = send(socket, request, descriptors);
+    if sent != Some(Ok(())) {
+        // Half a request starts nothing.
+        *spawner = None;
+        return None;
+    }
+    let answer = receive_reply(socket);
+    if answer.is_err() {
+        *spawner = None;
+    }
+    Some(answer)
+}
+
+fn send(socket: RawFd, request: &Request, descriptors: &Descriptors) -> Option<Sys<()>> {
+    let body =
+        postcard::to_allocvec(request).ok().filter(|body| body.len() <= REQUEST_BYTES_MAX)?;
+    let list = descriptors.list();
+    let mut header = [0; HEADER_BYTES];
+    header[..4].copy_from_slice(&(body.len() as u32).to_le_bytes());
+    header[4] = descriptors.shape();
+    header[5] = list.len() as u8;
+    Some(socket::send_many(socket, &header, &list).and_then(|()| socket::send_whole(socket, &body)))
+}
+
+fn receive_reply(socket: RawFd) -> Sys<Monitor> {
+    let mut reply = [0; REPLY_BYTES];
+    let (count, list) = socket::receive_many(socket, &mut reply)?;
+    let pidfd = list.into_iter().flatten().next().map(own);
+    let number =
+        |at: usize| i32::from_le_bytes([reply[at], reply[at + 1], reply[at + 2], reply[at + 3]]);
+    match (count, pidfd) {
+        (REPLY_BYTES, Some(pidfd)) => Ok(Monitor::Spawned { pid: number(0), pidfd }),
+        (REPLY_BYTES, None) if number(4) != 0 => Err(number(4)),
+        _ => Err(libc::EPIPE),
+    }
+}
+
+/// Splits the spawner off, twice, so that it is nobody's child to wait for.
+fn make() -> Sys<OwnedFd> {
+    let (ours, theirs) = socket::stream_pair()?;
+    let (ours, theirs) = (own(ours), own(theirs));
+    process::fork_detached(|| serve(theirs.as_raw_fd()))?;
+    Ok(ours)
+}
+
+/// The spawner itself. It may allocate: the C library's `fork` saw to that.
+fn serve(socket: RawFd) -> ! {
+    process::block_signals();
+    let _ = process::new_session();
+    let _ = fd::chdir(c"/");
+    security::set_name(c"fractal-spawner");
+    let Ok(socket) = fd::dup_above(socket, 10) else { process::exit_now(125) };
+    fd::close_all_except(&[socket]);
+    // Descriptors that arrive must not take the numbers of the standard ones,
+    // which the program's are put on later.
+    while fd::open(c"/dev/null", libc::O_RDWR, 0).is_ok_and(|fd| fd < 2) {}
+    // Ended monitors vanish by themselves.
+    process::ignore_children(true);
+    while let Some((request, descriptors)) = receive(socket) {
+        let started = request.with_prepared(&descriptors, |prepared| {
+            match process::split(0, libc::SIGCHLD) {
+                Ok(None) => {
+                    process::ignore_children(false);
+                    child::monitor(prepared)
+                }
+                other => other,
+            }
+        });
+        if reply(socket, started).is_err() {
+            break;
+        }
+    }
+    process::exit_now(0)
+}
+
+fn receive(socket: RawFd) -> Option<(Request, Descriptors)> {
+    let mut header = [0; HEADER_BYTES];
+    let (count, list) = socket::receive_many(socket, &mut header).ok()?;
+    let list: Vec<OwnedFd> = list.into_iter().flatten().map(own).collect();
+    let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
+    let fits = length <= REQUEST_BYTES_MAX && list.len() == usize::from(header[5]);
+    if count != HEADER_BYTES || !fits {
+        return None;
+    }
+    let mut body = vec![0; length];
+    fd::read_whole(socket, &mut body).ok()?;
+    let request: Request = postcard::from_bytes(&body).ok()?;
+    let descriptors = Descriptors::from_list(header[4], &request.plan, list)?;
+    Some((request, descriptors))
+}
+
+fn reply(socket: RawFd, started: Sys<Option<process::Child>>) -> Sys<()> {
+    let answer = |pid: i32, errno: Errno| {
+        let mut bytes = [0; REPLY_BYTES];
+        bytes[..4].copy_from_slice(&pid.to_le_bytes());
+        bytes[4..].copy_from_slice(&errno.to_le_bytes());
+        bytes
+    };
+    match started {
+        Ok(Some(child)) => {
+            let sent = socket::send_many(socket, &answer(child.pid, 0), &[child.pidfd]);
+            fd::close(child.pidfd);
+            sent
+        }
+        Ok(None) => Err(libc::EINVAL),
+        Err(errno) => socket::send_many(socket, &answer(0, errno), &[]),
+    }
+}
