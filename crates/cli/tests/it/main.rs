@@ -6,5 +6,6 @@ mod help;
 mod json;
 mod many;
 mod pipes;
+mod real;
 mod transcripts;
 mod world;
