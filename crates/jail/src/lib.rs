@@ -34,6 +34,7 @@ mod wire;
 pub use pump::{Captured, Input, Output, Streams};
 pub use request::LOCKED_IN_WORK;
 pub use run::{Ended, Report, Running, Why, explain, run, run_when, settle, spawn};
+pub use spare::prepare;
 pub use spec::{Living, Placed, Spec, Stack, Top};
 
 use fractal_model::{Code, Error};

@@ -6,10 +6,11 @@
 //! and addresses of this machine or its link are refused afterwards, so a
 //! public name that points inwards gets nowhere.
 
+use crate::sys::fd;
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -48,6 +49,9 @@ pub fn serve(listener: OwnedFd, allowed: BTreeSet<String>) -> Proxy {
     let living = Arc::new(AtomicUsize::new(0));
     std::thread::spawn(move || {
         while !stop.load(Ordering::Relaxed) {
+            if !is_waiting(&listener) {
+                continue;
+            }
             match listener.accept() {
                 Ok((client, _)) if living.load(Ordering::Relaxed) < CONNECTIONS_MAX => {
                     let (allowed, living) = (Arc::clone(&allowed), Arc::clone(&living));
@@ -59,14 +63,19 @@ pub fn serve(listener: OwnedFd, allowed: BTreeSet<String>) -> Proxy {
                     });
                 }
                 Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => break,
             }
         }
     });
     Proxy(done)
+}
+
+/// Whether somebody wants to connect, after a moment at most: the run may be
+/// over meanwhile.
+fn is_waiting(listener: &TcpListener) -> bool {
+    let mut ready = [libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
+    fd::poll(&mut ready, 100) != Ok(0)
 }
 
 /// What a client asked for.

@@ -4,7 +4,9 @@
 //! every append, and shows when records were cut off at the end, which a
 //! chain alone cannot.
 
-use crate::{Problem, Result, StoreError, Tx};
+use crate::open::Patience;
+use crate::tx::{BEGIN, COMMIT};
+use crate::{Problem, Result, Store, StoreError, Tx};
 use fractal_model::{Record, RecordBody};
 use rusqlite::{Connection, params};
 
@@ -17,16 +19,34 @@ impl Tx<'_> {
         let seq = last + 1;
         let hash = Record::chain_hash(seq, &prev, &json);
         let sandbox = body.sandbox.map(String::from);
-        let sql = "INSERT INTO journal (seq, prev, hash, sandbox, body) VALUES (?1,?2,?3,?4,?5)";
-        self.run(sql, params![seq, prev, hash, sandbox, json])?;
-        self.run("UPDATE head SET seq = ?1, hash = ?2", params![seq, hash])?;
+        self.run(INSERT, params![seq, prev, hash, sandbox, json])?;
+        self.run(MOVE_HEAD, params![seq, hash])?;
         Ok(Record { seq, body, prev, hash })
+    }
+}
+
+const HEAD: &str = "SELECT seq, hash FROM head";
+const INSERT: &str = "INSERT INTO journal (seq, prev, hash, sandbox, body) VALUES (?1,?2,?3,?4,?5)";
+const MOVE_HEAD: &str = "UPDATE head SET seq = ?1, hash = ?2";
+
+impl Store {
+    /// Gets ready for a relaxed record: compiles its statements and lets the
+    /// hash find out which processor it runs on. For a caller that has time
+    /// before the record and none after.
+    pub fn warm(&self) {
+        let _ = Record::chain_hash(0, "", "");
+        // Whatever fails here fails again, and is reported, when it is needed.
+        let _ = self.with_writer(Patience::Normal, |conn| {
+            let statements = [HEAD, INSERT, MOVE_HEAD, BEGIN, COMMIT];
+            statements.iter().try_for_each(|sql| conn.prepare_cached(sql).map(drop))?;
+            Ok(())
+        });
     }
 }
 
 /// Number and hash of the last record.
 pub(crate) fn head(conn: &Connection) -> Result<(u64, String)> {
-    let mut statement = conn.prepare_cached("SELECT seq, hash FROM head")?;
+    let mut statement = conn.prepare_cached(HEAD)?;
     Ok(statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?)
 }
 

@@ -42,18 +42,21 @@ impl Store {
     }
 }
 
+pub(crate) const BEGIN: &str = "BEGIN IMMEDIATE";
+pub(crate) const COMMIT: &str = "COMMIT";
+
 /// A transaction that rolls back unless it commits. As rusqlite's own, but
 /// with statements that are compiled once.
 struct Begun<'a>(&'a Connection);
 
 impl<'a> Begun<'a> {
     fn new(conn: &'a Connection) -> Result<Begun<'a>> {
-        conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        conn.prepare_cached(BEGIN)?.execute([])?;
         Ok(Begun(conn))
     }
 
     fn commit(self) -> Result<()> {
-        self.0.prepare_cached("COMMIT")?.execute([])?;
+        self.0.prepare_cached(COMMIT)?.execute([])?;
         Ok(())
     }
 }

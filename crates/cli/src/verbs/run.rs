@@ -75,7 +75,11 @@ impl Run {
             template: self.template,
             ttl_ms: self.ttl,
         };
-        let (engine, caller) = (session.engine_for_run()?, session.caller()?);
+        let engine = session.engine_for_run()?;
+        if !self.explain {
+            engine.prepare();
+        }
+        let caller = session.caller()?;
         if self.explain {
             return explain(session, &engine, &caller, &run);
         }

@@ -5,6 +5,7 @@ mod contract;
 mod help;
 mod json;
 mod many;
+mod network;
 mod pipes;
 mod real;
 mod transcripts;

@@ -118,7 +118,11 @@ fn execute(engine: &Engine, caller: &Caller, run: &Run, place: &Place, io: RunIo
     // Whoever's actions cannot be written down must not act.
     let result = match engine.is_ready() {
         true => fractal_jail::run(&spec, io.streams).map_err(Error::from),
-        false => fractal_jail::run_when(&spec, io.streams, || engine.ready()),
+        false => fractal_jail::run_when(&spec, io.streams, || {
+            engine.ready()?;
+            engine.store.warm();
+            Ok(())
+        }),
     };
     let stale = watch.and_then(stale::Watch::take);
     let mut report = result?;
