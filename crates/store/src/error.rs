@@ -31,6 +31,15 @@ pub enum StoreError {
         /// The database.
         path: PathBuf,
     },
+    /// Reading or writing failed: a full disk also shows this way, where the
+    /// database could not extend a file.
+    #[error("cannot use {}: its disk is out of space or failing ({detail})", path.display())]
+    Disk {
+        /// The database.
+        path: PathBuf,
+        /// What SQLite said.
+        detail: String,
+    },
     /// The state directory cannot be written.
     #[error("cannot write {}: it is read-only", path.display())]
     ReadOnly {
@@ -129,6 +138,7 @@ impl StoreError {
     pub(crate) fn located(mut self, db: &Path) -> Self {
         match &mut self {
             StoreError::Full { path }
+            | StoreError::Disk { path, .. }
             | StoreError::ReadOnly { path }
             | StoreError::Busy { path }
             | StoreError::Corrupt { path, .. }
@@ -155,6 +165,9 @@ impl From<rusqlite::Error> for StoreError {
         let code = source.sqlite_error_code();
         match (&source, code) {
             (_, Some(ErrorCode::DiskFull)) => StoreError::Full { path },
+            (_, Some(ErrorCode::SystemIoFailure)) => {
+                StoreError::Disk { path, detail: source.to_string() }
+            }
             (_, Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied)) => {
                 StoreError::ReadOnly { path }
             }
@@ -183,6 +196,10 @@ impl From<StoreError> for Error {
             StoreError::Full { .. } => {
                 (Code::Limit, Some("run `fractal gc`, or free space on that disk".to_owned()))
             }
+            StoreError::Disk { .. } => (
+                Code::Limit,
+                Some("free space there, or set FRACTAL_HOME to a directory on another disk".into()),
+            ),
             StoreError::ReadOnly { .. } => (Code::Denied, Some(HOME_HINT.to_owned())),
             StoreError::Busy { .. } => {
                 (Code::Busy, Some("try again, or run `fractal list` to see what runs".to_owned()))
