@@ -15,6 +15,7 @@ mod child;
 pub mod host;
 pub mod landlock;
 pub mod layer;
+mod living;
 pub mod plan;
 pub mod probe;
 pub mod proxy;
@@ -28,9 +29,10 @@ pub mod terminal;
 mod watch;
 mod wire;
 
+pub use living::{Frozen, Living, NotFrozen, end};
 pub use pump::{Captured, Input, Output, Streams};
 pub use run::{Ended, LOCKED_IN_WORK, Report, Running, Why, explain, run, settle, spawn};
-pub use spec::{Living, Placed, Spec, Stack, Top};
+pub use spec::{Placed, Spec, Stack, Top};
 
 use fractal_model::{Code, Error};
 
