@@ -4,6 +4,7 @@
 mod attacks;
 mod changes;
 mod copy;
+mod duplicate;
 mod overlay;
 mod speed;
 mod support;
