@@ -3,5 +3,6 @@
 
 mod crash;
 mod histories;
+mod live;
 mod verbs;
 mod world;
