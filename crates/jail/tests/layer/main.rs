@@ -5,6 +5,7 @@ mod attacks;
 mod changes;
 mod copy;
 mod duplicate;
+mod flatten;
 mod overlay;
 mod speed;
 mod support;
