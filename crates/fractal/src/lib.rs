@@ -9,6 +9,7 @@
 mod config;
 mod doctor;
 mod environment;
+mod flat;
 mod living;
 mod names;
 pub mod patch;
