@@ -158,6 +158,50 @@ fn all_runs_of_a_sandbox_are_caught_in_the_same_moment() {
     });
 }
 
+/// Four threads, each of which writes its `a` and then its `b`, and starts
+/// programs as most do, with `vfork`.
+const THREADS: &str = r#"
+import os, subprocess, threading
+def write(name, text):
+    with open("t" + name, "w") as file:
+        file.write(text)
+    os.rename("t" + name, name)
+def work(index):
+    turn = 0
+    while True:
+        turn += 1
+        write(f"a{index}", str(turn))
+        write(f"b{index}", str(turn))
+        if turn % 50 == 0:
+            subprocess.run(["true"])
+for index in range(4):
+    threading.Thread(target=work, args=(index,)).start()
+"#;
+
+#[test]
+fn threads_are_caught_in_the_same_moment_too() {
+    let world = World::new();
+    world.make("x", "true").unwrap();
+    if world.sh("x", "python3 -c 0").unwrap().exit != 0 {
+        return println!("skipped: no python3");
+    }
+    std::thread::scope(|scope| {
+        let script = format!("exec python3 -c '{THREADS}'");
+        let run = world.start(scope, "x", &script, "b3");
+        for round in 0..12 {
+            let name = format!("f{round}");
+            world.fork("x", &name, &Policy::default()).unwrap();
+            for index in 0..4 {
+                let (a, b) = (format!("a{index}"), format!("b{index}"));
+                let (a, b) = (world.number(&name, &a), world.number(&name, &b));
+                assert!(a == b || a == b + 1, "b was written after a: {a} {b}");
+            }
+        }
+        world.rollback("x", "base").unwrap();
+        assert_eq!(run.join().unwrap().unwrap().exit, 137);
+    });
+}
+
 #[test]
 fn what_was_stopped_stays_stopped_and_the_rest_goes_on() {
     let world = World::new();
@@ -335,4 +379,85 @@ fn a_run_that_changed_nothing_needs_no_snapshot_before_a_rollback() {
     world.rollback("x", "one").unwrap();
     assert_eq!(world.snapshot_names("x").len(), 2);
     assert_eq!(world.sh("x", "stat -c %a d; cat d/e/f").unwrap().stdout, "755\n1\n");
+}
+
+/// Connects as often as it is allowed, says nothing, half a word or nonsense,
+/// freezes without ever thawing, and stays.
+const RUDE: &str = r#"
+import glob, socket, sys, time
+paths, kept = glob.glob(sys.argv[1] + "/layers/*/living-*"), []
+for turn in range(40):
+    guest = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    guest.settimeout(0.2)
+    try:
+        guest.connect(paths[0])
+        kept.append(guest)
+        if turn % 4 == 1:
+            guest.send(b"x")
+        if turn % 4 == 2:
+            guest.send(b"\x2b" + bytes(59))
+        if turn % 4 == 3:
+            guest.send(b"\x29" + bytes(59))
+    except OSError:
+        pass
+print("rude", flush=True)
+time.sleep(float(sys.argv[2]))
+"#;
+
+#[test]
+fn visitors_who_misbehave_are_seen_off() {
+    let world = World::new();
+    world.make("x", "true").unwrap();
+    std::thread::scope(|scope| {
+        let writer = world.start(scope, "x", WRITER, "b");
+        let spawned = Command::new("python3")
+            .args(["-c", RUDE])
+            .arg(world.engine.home())
+            .arg("60")
+            .stdout(Stdio::piped())
+            .spawn();
+        let Ok(mut rude) = spawned else { return println!("skipped: no python3") };
+        let mut said = [0u8; 5];
+        std::io::Read::read_exact(rude.stdout.as_mut().unwrap(), &mut said).unwrap();
+        // Somebody holds it frozen now; others are still served: it can be
+        // joined, and ended.
+        assert_eq!(world.sh("x", "echo joined").unwrap().stdout, "joined\n");
+        rude.kill().unwrap();
+        rude.wait().unwrap();
+        assert!(world.counts("x"));
+        world.snapshot("x", "s").unwrap();
+        world.rollback("x", "base").unwrap();
+        assert_eq!(writer.join().unwrap().unwrap().exit, 137);
+    });
+}
+
+#[test]
+fn rollbacks_among_runs_that_come_and_go_succeed_or_are_busy() {
+    let world = World::new();
+    world.make("x", "echo 1 > f").unwrap();
+    world.snapshot("x", "s").unwrap();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let runner = || {
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                let reply = world.sh("x", "echo 2 > f; echo 2 > g; sleep 0.05").unwrap();
+                assert!([0, 137].contains(&reply.exit), "{}", reply.exit);
+            }
+        };
+        let runners = [scope.spawn(runner), scope.spawn(runner)];
+        let mut done = 0;
+        for _ in 0..12 {
+            match world.rollback("x", "s") {
+                Ok(()) => done += 1,
+                Err(code) => assert_eq!(code, Code::Busy),
+            }
+        }
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        runners.into_iter().for_each(|runner| runner.join().unwrap());
+        assert!(done > 0, "none of 12");
+    });
+    world.rollback("x", "s").unwrap();
+    assert_eq!(world.sh("x", "cat f; ls").unwrap().stdout, "1\nf\n");
+    let diagnosis = fractal::Diagnosis::examine(world.engine.home());
+    assert!(diagnosis.state.is_empty(), "{:?}", diagnosis.state);
 }

@@ -16,7 +16,10 @@ use std::os::fd::RawFd;
 /// Visitors at once; more wait in the queue of the socket.
 pub(super) const VISITORS_MAX: usize = 8;
 
-/// How long a visitor may take to say what they want, and to be served.
+/// How long a visitor may take to say what they want.
+const GREETING_MS_MAX: u64 = 1000;
+
+/// How long it may take to serve them.
 const SERVICE_MS_MAX: u64 = 10_000;
 
 /// How long processes are held frozen for a visitor.
@@ -151,7 +154,7 @@ impl Visitors {
         if !local::peer_uid(fd).is_ok_and(|peer| peer == own || peer == 0) {
             return fd::close(fd);
         }
-        self.list[index] = Visitor { fd, wish: Wish::Unknown, until_ms: now + SERVICE_MS_MAX };
+        self.list[index] = Visitor { fd, wish: Wish::Unknown, until_ms: now + GREETING_MS_MAX };
     }
 
     fn hear(&mut self, index: usize, now: u64, held: &Held) -> bool {
@@ -165,7 +168,8 @@ impl Visitors {
                 self.see_off(index);
             }
             (wire::FREEZE, Wish::Unknown) => {
-                self.list[index].wish = Wish::Freeze;
+                let until_ms = now + SERVICE_MS_MAX;
+                self.list[index] = Visitor { fd, wish: Wish::Freeze, until_ms };
                 self.freeze_next();
             }
             (wire::THAW, Wish::Hold) if self.phase == Phase::Frozen => {

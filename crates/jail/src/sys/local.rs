@@ -125,7 +125,8 @@ pub fn receive_all(socket: RawFd, bytes: &mut [u8]) -> Sys<(usize, Option<[RawFd
         message.msg_iovlen = 1;
         message.msg_control = room.0.as_mut_ptr().cast();
         message.msg_controllen = libc::CMSG_SPACE(length) as _;
-        let count = check(libc::recvmsg(socket, &mut message, libc::MSG_CMSG_CLOEXEC) as _)?;
+        let count =
+            again(|| check(libc::recvmsg(socket, &mut message, libc::MSG_CMSG_CLOEXEC) as _))?;
         let header = libc::CMSG_FIRSTHDR(&message);
         let whole = !header.is_null()
             && (*header).cmsg_type == libc::SCM_RIGHTS
@@ -138,8 +139,20 @@ pub fn receive_all(socket: RawFd, bytes: &mut [u8]) -> Sys<(usize, Option<[RawFd
 /// Receives bytes only: descriptors that come along are dropped by the kernel.
 pub fn receive_plain(socket: RawFd, bytes: &mut [u8]) -> Sys<usize> {
     // SAFETY: the pointer and length describe a live, writable slice.
-    check(unsafe { libc::recv(socket, bytes.as_mut_ptr().cast(), bytes.len(), 0) } as _)
+    again(|| check(unsafe { libc::recv(socket, bytes.as_mut_ptr().cast(), bytes.len(), 0) } as _))
         .map(|count| count as usize)
+}
+
+/// Repeats a call that a signal interrupted, or that told us of a reset: the
+/// other side closed with something of ours unread. That is told once, and
+/// what it had sent before comes after.
+fn again(mut call: impl FnMut() -> Sys<libc::c_long>) -> Sys<libc::c_long> {
+    loop {
+        match call() {
+            Err(libc::EINTR | libc::ECONNRESET) => {}
+            other => return other,
+        }
+    }
 }
 
 const ADDRESS_SIZE: libc::socklen_t = size_of::<libc::sockaddr_un>() as libc::socklen_t;
