@@ -85,7 +85,7 @@ impl Flat {
             Ok(Layer::open(&engine.store.layer_tree(row.id))?.marked_by(engine.marks()))
         });
         let layers = layers.collect::<Result<Vec<Layer>>>()?;
-        let run = choose(&layers.iter().map(weight).collect::<Vec<_>>());
+        let run = choose(layers.len(), |at, enough| weight(&layers[at], enough));
         let cut = stack[..run].iter().position(|row| Some(row.id) == base);
         let mut below = stack[run - 1].below;
         for part in [cut.unwrap_or(run)..run, 0..cut.unwrap_or(run)] {
@@ -118,23 +118,33 @@ pub fn unlisted(id: Id) -> LayerRow {
     LayerRow { id, below: None, sealed: true, created_ms: now_ms(), size_bytes: 0 }
 }
 
-/// What putting a layer together with others costs, roughly; large ones are
-/// not counted to the end.
-fn weight(layer: &Layer) -> u64 {
-    const COUNT_MAX: u64 = 4096;
+/// What putting a layer together with others costs, roughly: its names. Large
+/// ones are counted until it is enough.
+fn weight(layer: &Layer, enough: u64) -> u64 {
     const OPENING: u64 = 16;
-    let few = Bounds { entries_max: COUNT_MAX, ..Bounds::default() };
-    let entries = layer::disk_usage(layer, &few).map_or(COUNT_MAX, |usage| usage.entries);
-    entries + OPENING
+    let bounds = Bounds { entries_max: enough, ..Bounds::default() };
+    let usage = layer::disk_usage(layer, &bounds);
+    usage.map_or(enough, |usage| usage.entries.saturating_add(OPENING))
 }
 
-/// How many of the uppermost layers to put together: where each one less
-/// costs least. So a large layer is left alone while small ones come and go on
-/// it, and taken in once enough of its like have gathered.
-fn choose(weights: &[u64]) -> usize {
-    let cost = |run: usize| weights[..run].iter().sum::<u64>() * 1000 / (run as u64 - 1);
-    let least = RUN_MIN.min(weights.len());
-    (least..=weights.len()).rev().min_by_key(|run| cost(*run)).unwrap_or(weights.len())
+/// How many of the uppermost layers to put together: for as long as the next
+/// one is not much larger than all before it. So a large layer is left alone
+/// while small ones come and go above it, each name is put together a
+/// logarithmic number of times, and counting costs less than doing it.
+fn choose(count: usize, weight: impl Fn(usize, u64) -> u64) -> usize {
+    let all = Bounds::default().entries_max;
+    let mut run = 1;
+    let mut sum = weight(0, all);
+    while run < count {
+        let enough = sum.saturating_mul(2).saturating_add(1);
+        let next = weight(run, enough);
+        if next >= enough && run >= RUN_MIN {
+            break;
+        }
+        sum = sum.saturating_add(if next >= enough { weight(run, all) } else { next });
+        run += 1;
+    }
+    run
 }
 
 #[cfg(test)]
@@ -142,16 +152,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layers_are_put_together_where_it_costs_least() {
+    fn a_large_layer_is_left_alone_until_enough_has_gathered_on_it() {
         let check = |weights: &[(usize, u64)], expect: usize| {
             let weights: Vec<u64> =
                 weights.iter().flat_map(|(count, weight)| vec![*weight; *count]).collect();
-            assert_eq!(choose(&weights), expect, "{weights:?}");
+            let run = choose(weights.len(), |at, enough| weights[at].min(enough));
+            assert_eq!(run, expect, "{weights:?}");
         };
         check(&[(33, 20)], 33);
-        check(&[(32, 20), (1, 4096)], 32);
-        check(&[(31, 20), (1, 600), (1, 4096)], 31);
-        check(&[(3, 20), (30, 4096)], 33);
-        check(&[(4, 20), (1, 4096), (28, 20)], 33);
+        check(&[(32, 20), (1, 100_000)], 32);
+        check(&[(31, 20), (1, 600), (1, 100_000)], 32);
+        check(&[(31, 20), (1, 900), (1, 3000)], 33);
+        check(&[(3, 20), (30, 100_000)], 33);
+        check(&[(4, 20), (1, 100_000), (28, 20)], 33);
+        check(&[(1, 20)], 1);
     }
 }
