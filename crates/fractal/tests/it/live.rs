@@ -269,12 +269,17 @@ fn nobody_stays_frozen_when_the_freezer_is_killed() {
                 .stderr(Stdio::null())
                 .spawn()
                 .unwrap();
-            sleep(Duration::from_micros(30_000 + round * 5_300));
+            // Once it is at it, at any moment of what it does.
+            let (taken, start) = (world.snapshot_names("x").len(), Instant::now());
+            while world.snapshot_names("x").len() == taken {
+                assert!(start.elapsed() < Duration::from_secs(20), "the child takes snapshots");
+                sleep(Duration::from_millis(2));
+            }
+            sleep(Duration::from_micros(round * 700));
             child.kill().unwrap();
             child.wait().unwrap();
             assert!(world.counts("x"), "round {round}");
         }
-        assert!(!world.snapshot_names("x").is_empty(), "the child came to do something");
         world.rollback("x", "base").unwrap();
         writer.join().unwrap().unwrap();
     });
