@@ -9,6 +9,8 @@
 mod config;
 mod doctor;
 mod environment;
+mod flat;
+mod living;
 mod names;
 pub mod patch;
 mod stale;
@@ -258,6 +260,14 @@ impl Engine {
         };
         row.ok_or_else(|| {
             Error::not_found(format!("there is no sandbox `{}`", text.escape_debug()))
+                .hint("`fractal list` shows what there is")
+        })
+    }
+
+    /// The same sandbox as it is now.
+    pub(crate) fn find_again(&self, row: &SandboxRow) -> Result<SandboxRow> {
+        self.store.sandbox(row.id)?.ok_or_else(|| {
+            Error::not_found(format!("the sandbox `{}` was dropped meanwhile", row.name))
                 .hint("`fractal list` shows what there is")
         })
     }

@@ -1,44 +1,72 @@
 //! What a sandbox sees, assembled from its rows for reading.
 
 use crate::Engine;
-use fractal_jail::layer::{Layer, View};
+use crate::verbs::run::without_mount_points;
+use fractal_jail::layer::{self, Bounds, Changes, Layer, View};
 use fractal_model::{Id, Result, SandboxPath};
-use fractal_store::{Reads, SandboxRow};
+use fractal_store::{LayerRow, Reads, SandboxRow};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A sandbox's own layers (top first) and what they stand on.
+/// A sandbox beside the layer that it is compared with.
 pub struct Views {
-    /// Layers above the base, top first.
+    /// What both stand on.
+    pub common: View,
+    /// The sandbox's layers above that, top first.
     pub own: Vec<Layer>,
-    /// Everything below.
-    pub base: View,
+    /// The other one's layers above that: none where the sandbox stands on it,
+    /// as it does on its base.
+    pub beside: Vec<Layer>,
 }
 
 impl Views {
-    /// The whole: what a program inside sees.
+    /// What a program inside sees.
     pub fn top(&self) -> View {
-        self.base.with_layers_on_top(&self.own)
+        self.common.with_layers_on_top(&self.own)
+    }
+
+    /// What it is compared with.
+    pub fn base(&self) -> View {
+        self.common.with_layers_on_top(&self.beside)
+    }
+
+    /// What differs.
+    pub fn changes(&self, bounds: &Bounds) -> Result<Changes> {
+        Ok(match self.beside.is_empty() {
+            true => layer::changes(&self.own, &self.common, bounds)?,
+            false => layer::changes_between(&self.own, &self.beside, &self.common, bounds)?,
+        })
     }
 }
 
 impl Engine {
-    /// Views of a sandbox against its base, or against another layer of its
-    /// stack (a snapshot).
+    /// A sandbox beside its base, or beside another layer (a snapshot).
     pub(crate) fn views(&self, row: &SandboxRow, base: Option<Id>) -> Result<Views> {
-        let stack = self.store.stack(row.top)?;
-        let cut = match base {
-            None => stack.len(),
-            Some(base) => stack.iter().position(|layer| layer.id == base).unwrap_or(stack.len()),
+        let own = self.store.stack(row.top)?;
+        let other = base.map_or(Ok(Vec::new()), |base| self.store.stack(base))?;
+        let shared = own.iter().rev().zip(other.iter().rev());
+        let shared = shared.take_while(|(one, two)| one.id == two.id).count();
+        let open = |layers: &[LayerRow]| -> Result<Vec<Layer>> {
+            let open = |layer: &LayerRow| Layer::open(&self.store.layer_tree(layer.id));
+            layers.iter().map(|layer| Ok(open(layer)?.marked_by(self.marks()))).collect()
         };
-        let open = |ids: &[fractal_store::LayerRow]| -> Result<Vec<Layer>> {
-            ids.iter()
-                .map(|layer| {
-                    Ok(Layer::open(&self.store.layer_tree(layer.id))?.marked_by(self.marks()))
-                })
-                .collect()
-        };
-        Ok(Views { own: open(&stack[..cut])?, base: self.host_view(row, open(&stack[cut..])?)? })
+        let (own, common) = own.split_at(own.len() - shared);
+        Ok(Views {
+            common: self.host_view(row, open(common)?)?,
+            own: open(own)?,
+            beside: open(&other[..other.len() - shared])?,
+        })
+    }
+
+    /// Whether the top holds no change, so that giving it up loses nothing. A
+    /// run leaves directories there that are as they are below. Looks at a
+    /// few entries and reads no content: what it cannot tell is a change.
+    pub(crate) fn top_is_unchanged(&self, row: &SandboxRow) -> Result<bool> {
+        let few = Bounds { entries_max: 512, depth_max: 64, bytes_max: 0 };
+        let below = self.store.layer(row.top)?.and_then(|top| top.below);
+        let mut found = self.views(row, below)?.changes(&few)?;
+        without_mount_points(&mut found.list, &row.mounts)?;
+        Ok(found.list.is_empty() && !found.truncated && found.unreadable == 0)
     }
 
     /// Whether nothing was written since the last seal.

@@ -15,6 +15,7 @@ mod child;
 pub mod host;
 pub mod landlock;
 pub mod layer;
+mod living;
 pub mod plan;
 pub mod probe;
 pub mod proxy;
@@ -31,11 +32,12 @@ pub mod terminal;
 mod watch;
 mod wire;
 
+pub use living::{Frozen, Living, NotFrozen, end};
 pub use pump::{Captured, Input, Output, Streams};
 pub use request::LOCKED_IN_WORK;
 pub use run::{Ended, Report, Running, Why, explain, run, run_when, settle, spawn};
 pub use spare::prepare;
-pub use spec::{Living, Placed, Spec, Stack, Top};
+pub use spec::{Placed, Spec, Stack, Top};
 
 use fractal_model::{Code, Error};
 

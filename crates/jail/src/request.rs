@@ -5,10 +5,11 @@
 //! a [`Prepared`] of both first, because after the split nothing may allocate.
 
 use crate::child::Prepared;
+use crate::living::Living;
 use crate::plan::Plan;
 use crate::run::own;
 use crate::spare::Spare;
-use crate::spec::{Living, Spec, Top};
+use crate::spec::{Spec, Top};
 use crate::step::Step;
 use crate::sys::{fd, process};
 use crate::{JailError, seccomp};

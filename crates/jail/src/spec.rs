@@ -1,11 +1,10 @@
 //! What the engine asks of the jail: a command, a stack of layers, bounds.
 
+use crate::living::{Living, living_file};
 use crate::step::CPath;
 use fractal_model::{Limits, Network, Tier};
 use std::ffi::OsString;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// One run, in the engine's words.
 #[derive(Clone, Debug)]
@@ -76,52 +75,6 @@ pub struct Placed {
     pub source: Option<PathBuf>,
     /// Whether it can be written.
     pub writable: bool,
-}
-
-/// The namespaces in [`NAMESPACES`] of a living run. Holding them keeps its
-/// mounts alive, also when the run itself ends meanwhile.
-#[derive(Clone, Debug)]
-pub struct Living(pub(crate) Arc<[OwnedFd; 5]>);
-
-/// Names and kinds of the namespaces that runs can share.
-pub const NAMESPACES: [(&str, i32); 5] = [
-    ("user", libc::CLONE_NEWUSER),
-    ("ipc", libc::CLONE_NEWIPC),
-    ("uts", libc::CLONE_NEWUTS),
-    ("net", libc::CLONE_NEWNET),
-    ("mnt", libc::CLONE_NEWNS),
-];
-
-impl From<[OwnedFd; 5]> for Living {
-    fn from(fds: [OwnedFd; 5]) -> Living {
-        Living(Arc::new(fds))
-    }
-}
-
-impl Living {
-    pub(crate) fn raw(&self) -> [RawFd; 5] {
-        self.0.each_ref().map(AsRawFd::as_raw_fd)
-    }
-
-    /// Takes hold of what a living run announced; `None` when it is gone.
-    pub fn open(layers_dir: &std::path::Path, layer: &str, label: &str) -> Option<Living> {
-        let text = std::fs::read_to_string(living_file(layers_dir, layer, label)).ok()?;
-        let mut numbers = text.split_whitespace().map_while(|word| word.parse::<i32>().ok());
-        let monitor = numbers.next()?;
-        // A pid from a file may belong to anybody by now.
-        let name = std::fs::read_to_string(format!("/proc/{monitor}/comm")).ok()?;
-        if name.trim() != "fractal-monitor" {
-            return None;
-        }
-        let open = |fd| Some(std::fs::File::open(format!("/proc/{monitor}/fd/{fd}")).ok()?.into());
-        let fds = numbers.map(open).collect::<Option<Vec<OwnedFd>>>()?;
-        Some(Living(Arc::new(<[OwnedFd; 5]>::try_from(fds).ok()?)))
-    }
-}
-
-/// Where a run announces itself while it lives.
-fn living_file(layers_dir: &std::path::Path, layer: &str, label: &str) -> PathBuf {
-    layers_dir.join(layer).join(format!("living-{label}"))
 }
 
 impl Spec {

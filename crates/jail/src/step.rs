@@ -216,7 +216,7 @@ impl Step {
 
 /// The user namespace was entered by the monitor already, where needed.
 fn join(living: &[RawFd; 5], network: bool) -> Sys<()> {
-    for (fd, (name, kind)) in living.iter().zip(crate::spec::NAMESPACES) {
+    for (fd, (name, kind)) in living.iter().zip(crate::living::NAMESPACES) {
         if name != "user" && (network || name != "net") {
             sys::process::enter_namespace(*fd, kind)?;
         }

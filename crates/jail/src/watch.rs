@@ -3,30 +3,38 @@
 
 use crate::sys::fd;
 use std::ffi::CStr;
+use std::os::fd::RawFd;
 
 /// Sums the resident memory of all processes that pid 1 sees, in bytes.
-/// Runs in init, so it reads directory entries into a fixed buffer and
-/// allocates nothing.
 pub fn memory_of_all() -> u64 {
     let Ok(proc) = fd::open(c"/proc", libc::O_RDONLY | libc::O_DIRECTORY, 0) else { return 0 };
     let mut total_pages = 0u64;
+    each_number(proc, &mut |name| {
+        total_pages += resident_pages(proc, name);
+    });
+    fd::close(proc);
+    total_pages * 4096
+}
+
+/// Calls `job` with every name in a directory that starts with a digit, NUL
+/// included: the processes of `/proc`, or the threads of one. Runs in init, so
+/// it reads into a fixed buffer and allocates nothing.
+pub fn each_number(dir: RawFd, job: &mut dyn FnMut(&[u8])) {
     let mut buffer = [0u8; 4096];
-    while let Ok(count) = fd::read_directory(proc, &mut buffer) {
+    while let Ok(count) = fd::read_directory(dir, &mut buffer) {
         if count == 0 {
-            break;
+            return;
         }
         let mut at = 0;
         while at + 19 < count {
             let length = usize::from(u16::from_ne_bytes([buffer[at + 16], buffer[at + 17]]));
             let name = &buffer[at + 19..at + length];
             if name[0].is_ascii_digit() {
-                total_pages += resident_pages(proc, name);
+                job(name);
             }
             at += length;
         }
     }
-    fd::close(proc);
-    total_pages * 4096
 }
 
 /// The second number of `/proc/<pid>/statm`.

@@ -38,6 +38,19 @@ pub const SIGNAL: u32 = 20;
 pub const STOP: u32 = 21;
 /// monitor → init: go on.
 pub const GO: u32 = 30;
+/// somebody → monitor: hand me the namespaces. Answered by the same with the
+/// descriptors.
+pub const JOIN: u32 = 40;
+/// somebody → monitor → init: stop all processes until further notice.
+pub const FREEZE: u32 = 41;
+/// init → monitor → somebody: they stand still, or b = errno and they go on.
+pub const FROZEN: u32 = 42;
+/// somebody → monitor → init: let them go on.
+pub const THAW: u32 = 43;
+/// init → monitor → somebody: they go on; b = errno if one did so before.
+pub const THAWED: u32 = 44;
+/// somebody → monitor: end the run.
+pub const END: u32 = 45;
 
 /// Which part of the set-up a failure message speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +105,8 @@ pub struct Message {
     pub values: [u64; 6],
 }
 
-const SIZE: usize = 12 + 6 * 8;
+/// Bytes of a packet.
+pub const SIZE: usize = 12 + 6 * 8;
 
 impl Message {
     /// A message without arguments.
@@ -107,6 +121,11 @@ impl Message {
 
     /// Sends it, with a descriptor if there is one.
     pub fn send(&self, socket: RawFd, descriptor: Option<RawFd>) -> Sys<()> {
+        socket::send(socket, &self.bytes(), descriptor)
+    }
+
+    /// As it travels.
+    pub fn bytes(&self) -> [u8; SIZE] {
         let mut bytes = [0u8; SIZE];
         bytes[0..4].copy_from_slice(&self.kind.to_ne_bytes());
         bytes[4..8].copy_from_slice(&self.a.to_ne_bytes());
@@ -114,16 +133,18 @@ impl Message {
         for (slot, value) in bytes[12..].chunks_exact_mut(8).zip(self.values) {
             slot.copy_from_slice(&value.to_ne_bytes());
         }
-        socket::send(socket, &bytes, descriptor)
+        bytes
     }
 
     /// Receives one; `None` when the other side is gone.
     pub fn receive(socket: RawFd) -> Result<Option<(Message, Option<RawFd>)>, Errno> {
         let mut bytes = [0u8; SIZE];
         let (count, descriptor) = socket::receive(socket, &mut bytes)?;
-        if count != SIZE {
-            return Ok(None);
-        }
+        Ok((count == SIZE).then(|| (Message::from_bytes(&bytes), descriptor)))
+    }
+
+    /// What arrived.
+    pub fn from_bytes(bytes: &[u8; SIZE]) -> Message {
         let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
         let mut message = Message {
             kind: u32::from_ne_bytes(word(0)),
@@ -136,6 +157,6 @@ impl Message {
             eight.copy_from_slice(chunk);
             *slot = u64::from_ne_bytes(eight);
         }
-        Ok(Some((message, descriptor)))
+        message
     }
 }

@@ -152,6 +152,12 @@ impl StoreError {
         self
     }
 
+    /// Whether somebody else was faster, so that the same may work on a second
+    /// try.
+    pub fn is_race(&self) -> bool {
+        matches!(self, StoreError::Stale { .. } | StoreError::Running { .. })
+    }
+
     /// Whether the database itself is damaged.
     pub fn is_corrupt(&self) -> bool {
         matches!(self, StoreError::Corrupt { .. })

@@ -50,7 +50,7 @@ impl Store {
         doomed.extend(self.ask(|conn| leftovers(conn, &self.layers_dir()))?);
         let layers = doomed.len() as u64;
         doomed.extend(names_in(&self.trash_dir())?.iter().map(|name| self.trash_dir().join(name)));
-        let bytes = doomed.iter().map(|path| tree::measure(path).unwrap_or(0)).sum();
+        let bytes = tree::measure_freed(&doomed);
         Ok(GcReport { layers, bytes })
     }
 
@@ -82,7 +82,7 @@ impl Store {
         let trash = self.trash_dir();
         let mut bytes = 0;
         for name in names_in(&trash)? {
-            let size = tree::measure(&trash.join(&name)).unwrap_or(0);
+            let size = tree::measure_freed([&trash.join(&name)]);
             let Ok(entry) = CString::new(name.as_bytes()) else { continue };
             if tree::remove(&trash, entry).is_ok() {
                 bytes += size;

@@ -5,7 +5,9 @@
 
 use crate::{Result, Store, StoreError, new_id, tree};
 use fractal_model::Id;
-use rustix::fs::{Mode, OFlags};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 use std::ffi::CString;
 use std::fs;
 use std::io::ErrorKind;
@@ -18,6 +20,12 @@ const DIRTY: &str = "dirty-";
 
 /// Put into layers that a lossy repair could not place; `gc` spares them.
 pub(crate) const SALVAGED: &str = "salvaged";
+
+/// A lock on a layer's directory.
+#[derive(Debug)]
+pub struct LayerHold {
+    _dir: Option<OwnedFd>,
+}
 
 impl Store {
     /// A layer's directory.
@@ -78,6 +86,28 @@ impl Store {
     pub fn dirty_layer(&self, id: Id, label: &str) -> Result<()> {
         let marker = self.layer_dir(id).join(format!("{DIRTY}{label}"));
         fs::write(&marker, "").map_err(|error| StoreError::io("write", &marker, error))
+    }
+
+    /// Keeps others from writing a layer anew (`alone`), or says that we are
+    /// about to. `None` when that clashes with what somebody else does. It
+    /// ends with the value, or with this process.
+    pub fn hold_layer(&self, id: Id, alone: bool) -> Result<Option<LayerHold>> {
+        let path = self.layer_dir(id);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = match rustix::fs::open(&path, flags, Mode::empty()) {
+            // A power cut may take a fresh directory and leave its row.
+            Err(Errno::NOENT) => return Ok(Some(LayerHold { _dir: None })),
+            other => other.map_err(|error| StoreError::io("open", &path, error))?,
+        };
+        let how = match alone {
+            true => FlockOperation::NonBlockingLockExclusive,
+            false => FlockOperation::NonBlockingLockShared,
+        };
+        match rustix::fs::flock(&dir, how) {
+            Ok(()) => Ok(Some(LayerHold { _dir: Some(dir) })),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(None),
+            Err(error) => Err(StoreError::io("lock", &path, error)),
+        }
     }
 
     /// Throws a layer's directory away; one that is gone already is fine. It

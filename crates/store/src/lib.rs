@@ -29,6 +29,7 @@ mod volumes;
 
 pub use error::{Result, StoreError};
 pub use gc::GcReport;
+pub use layers::LayerHold;
 pub use open::{Store, new_id, now_ms};
 pub use read::Reads;
 pub use recover::process_start;

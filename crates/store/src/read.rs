@@ -148,9 +148,14 @@ impl Reads for Tx<'_> {
 impl Store {
     /// Bytes in a sandbox's own layers, those above its base.
     pub fn own_size(&self, sandbox: &SandboxRow) -> Result<u64> {
-        let own = self.stack(sandbox.top)?.into_iter();
-        let own = own.take_while(|layer| Some(layer.id) != sandbox.base);
-        own.map(|layer| self.known_size(&layer)).sum()
+        let mut own = self.stack(sandbox.top)?;
+        if let Some(base) = sandbox.base {
+            // Not always in its stack: a rollback may lead to a snapshot that
+            // stands on layers which the base was flattened from.
+            let base = self.stack(base)?;
+            own.retain(|layer| base.iter().all(|other| other.id != layer.id));
+        }
+        own.iter().map(|layer| self.known_size(layer)).sum()
     }
 
     /// A layer's size as noted, or as measured now. Sealing takes the same time

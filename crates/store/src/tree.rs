@@ -10,10 +10,10 @@ use crate::new_id;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, Result};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -140,8 +140,23 @@ fn open_unlocked(parent: impl AsFd, name: &CStr) -> Result<OwnedFd> {
 /// Disk space below a directory in bytes, hard links counted once. What
 /// cannot be read, or moves away during the walk, is left out.
 pub(crate) fn measure(path: &Path) -> Result<u64> {
+    let mut sum = Sum { bytes: 0, linked: HashMap::new(), only_whole: false };
+    add_tree(path, &mut sum)?;
+    Ok(sum.bytes)
+}
+
+/// Disk space that deleting all these would free: a file with further names
+/// elsewhere (in a layer that was flattened from it) stays.
+pub(crate) fn measure_freed<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> u64 {
+    let mut sum = Sum { bytes: 0, linked: HashMap::new(), only_whole: true };
+    for path in paths {
+        let _ = add_tree(path, &mut sum);
+    }
+    sum.bytes
+}
+
+fn add_tree(path: &Path, sum: &mut Sum) -> Result<()> {
     let mut at = rustix::fs::open(path, DIRECTORY, Mode::empty())?;
-    let mut sum = Sum::default();
     let mut levels = vec![sum.add_directory(&at)?];
     while let Some(level) = levels.last_mut() {
         if let Some(name) = level.pending.pop() {
@@ -161,7 +176,7 @@ pub(crate) fn measure(path: &Path) -> Result<u64> {
             break;
         }
     }
-    Ok(sum.bytes)
+    Ok(())
 }
 
 struct Level {
@@ -169,10 +184,12 @@ struct Level {
     pending: Vec<CString>,
 }
 
-#[derive(Default)]
 struct Sum {
     bytes: u64,
-    linked: HashSet<(u64, u64)>,
+    /// Names seen of files that have several.
+    linked: HashMap<(u64, u64), u64>,
+    /// Count a file at its last name instead of its first.
+    only_whole: bool,
 }
 
 impl Sum {
@@ -200,9 +217,17 @@ impl Sum {
 
     fn add(&mut self, stat: &Stat) {
         let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        if directory || stat.st_nlink <= 1 || self.linked.insert(identity(stat)) {
+        if directory || stat.st_nlink <= 1 || self.counts(stat) {
             self.bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
         }
+    }
+}
+
+impl Sum {
+    fn counts(&mut self, stat: &Stat) -> bool {
+        let seen = self.linked.entry(identity(stat)).or_default();
+        *seen += 1;
+        *seen == if self.only_whole { u64::from(stat.st_nlink) } else { 1 }
     }
 }
 
@@ -224,6 +249,19 @@ mod tests {
         fs::hard_link(&file, home.path().join("g")).expect("links work here");
         let full = measure(home.path()).expect("it can be read");
         assert!((100_000..150_000).contains(&(full - empty)), "{}", full - empty);
+    }
+
+    #[test]
+    fn what_has_a_name_elsewhere_is_not_freed() {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let [one, two] = ["one", "two"].map(|name| home.path().join(name));
+        for path in [&one, &two] {
+            fs::create_dir(path).expect("it can be made");
+        }
+        fs::write(one.join("f"), vec![1u8; 100_000]).expect("it can be written");
+        fs::hard_link(one.join("f"), two.join("g")).expect("links work here");
+        assert!(measure_freed([&one]) < 50_000);
+        assert!((100_000..150_000).contains(&measure_freed([&one, &two])));
     }
 
     #[test]

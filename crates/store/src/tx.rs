@@ -105,7 +105,7 @@ impl Tx<'_> {
     }
 
     /// Writes everything about a sandbox but `id`, `top`, `epoch` and when it
-    /// was made; those two move only through [`Tx::set_top`].
+    /// was made; `top` and `epoch` move only through [`Tx::set_top`].
     pub fn update_sandbox(&self, row: &SandboxRow) -> Result<()> {
         row.base.map_or(Ok(()), |base| self.require_layer(base))?;
         let sql = "UPDATE sandbox SET name = ?2, parent = ?3, base = ?4, policy = ?5, \
@@ -156,6 +156,13 @@ impl Tx<'_> {
         let sql = "UPDATE sandbox SET top = ?2, epoch = ?3 WHERE id = ?1";
         self.run(sql, params![id.as_str(), top.as_str(), next])?;
         Ok(next)
+    }
+
+    /// Moves the base of a sandbox to a layer that means the same.
+    pub fn set_base(&self, id: Id, base: Id) -> Result<()> {
+        self.require_layer(base)?;
+        let sql = "UPDATE sandbox SET base = ?2 WHERE id = ?1";
+        found(self.run(sql, [id.as_str(), base.as_str()])?, "sandbox", id)
     }
 
     /// Adds a layer. Its directory must exist already (see

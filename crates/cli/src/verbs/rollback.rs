@@ -4,7 +4,8 @@ use fractal::{Action, Reply};
 
 /// Bring a sandbox back to one of its snapshots
 ///
-/// What it held since is no longer seen; the snapshots stay.
+/// What runs in it is ended first. What it held since is no longer seen, but
+/// kept as a snapshot of its own; the other snapshots stay.
 #[derive(clap::Args)]
 pub struct Rollback {
     /// The sandbox

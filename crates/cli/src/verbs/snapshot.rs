@@ -4,7 +4,8 @@ use fractal::{Action, Reply};
 
 /// Seal what a sandbox holds now, under a name
 ///
-/// `fractal rollback S NAME` brings it back. Prints the snapshot's name.
+/// `fractal rollback S NAME` brings it back. Prints the snapshot's name. What
+/// runs in the sandbox stands still meanwhile and does not notice.
 ///
 /// With one argument: if it names a sandbox, that one is sealed; otherwise it
 /// is the snapshot's name, for the latest sandbox of this directory.

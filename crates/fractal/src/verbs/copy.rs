@@ -87,7 +87,7 @@ fn into(
     };
     let meta = std::fs::symlink_metadata(from).map_err(missing)?;
     let below = engine.store.layer(row.top)?.and_then(|top| top.below);
-    let below = engine.views(row, below)?.base;
+    let below = engine.views(row, below)?.common;
     let top = engine.views(row, row.base)?.top();
     let is_dir = top.lookup(to)?.is_some_and(|entry| entry.kind == EntryKind::Directory);
     let name = from.file_name().map(|name| name.as_encoded_bytes().to_vec());

@@ -72,7 +72,7 @@ pub fn changes(
         }
     };
     let views = engine.views(row, base)?;
-    let mut found = fractal_jail::layer::changes(&views.own, &views.base, &Bounds::default())?;
+    let mut found = views.changes(&Bounds::default())?;
     if found.truncated {
         return Err(Error::new(
             Code::Limit,
@@ -131,7 +131,7 @@ fn patch(
     output: &mut DiffOutput,
 ) -> std::result::Result<Stat, PatchError> {
     let stat =
-        write_patch(out, changes, &views.base, &views.top(), root, &PatchOptions::default())?;
+        write_patch(out, changes, &views.base(), &views.top(), root, &PatchOptions::default())?;
     output.outside = stat.outside;
     output.unsayable = stat.directories + stat.special + stat.attributes;
     output.skipped = stat.skipped.iter().map(|skipped| skipped.path.to_string()).collect();

@@ -2,7 +2,7 @@
 
 use crate::{Caller, Engine, record};
 use fractal_model::{Id, Reply, Result};
-use fractal_store::{Reads, RunRow, SandboxRow, process_start};
+use fractal_store::{Reads, RunRow, SandboxRow, Tx, process_start};
 use std::time::{Duration, Instant};
 
 pub fn drop(engine: &Engine, caller: &Caller, selectors: &[String], force: bool) -> Result<Reply> {
@@ -52,25 +52,37 @@ pub fn drop_row(engine: &Engine, caller: &Caller, row: &SandboxRow) -> Result<()
         candidates.extend(engine.store.stack(top)?.iter().map(|layer| layer.id));
     }
     candidates.extend(stack.iter().map(|layer| layer.id));
-    // From the top down, so that each layer has lost what stood on it; ids
-    // grow with time.
+    // From the top down, so that each layer has lost what stood on it.
     candidates.sort_unstable_by(|a, b| b.cmp(a));
     candidates.dedup();
     let mut body = record(caller, "drop", Some(row));
     body.after = None;
     let unused = engine.store.transact(|tx| {
         tx.delete_sandbox(row.id)?;
-        let mut unused = Vec::new();
-        for id in &candidates {
-            if tx.delete_layer_if_unused(*id)? {
-                unused.push(*id);
-            }
-        }
+        let unused = delete_unused(tx, candidates)?;
         tx.append(body)?;
         Ok(unused)
     })?;
     unused.into_iter().try_for_each(|id| engine.store.discard_layer(id))?;
     Ok(())
+}
+
+/// Deletes those that nothing stands on. Ids grow with time, but two of one
+/// millisecond may come in the wrong order: so once more while it helps.
+fn delete_unused(tx: &Tx<'_>, mut candidates: Vec<Id>) -> fractal_store::Result<Vec<Id>> {
+    let mut unused = Vec::new();
+    loop {
+        let mut left = Vec::new();
+        let before = unused.len();
+        for id in candidates {
+            let list = if tx.delete_layer_if_unused(id)? { &mut unused } else { &mut left };
+            list.push(id);
+        }
+        if unused.len() == before || left.is_empty() {
+            return Ok(unused);
+        }
+        candidates = left;
+    }
 }
 
 /// Ends living runs by ending their supervisors, which take all processes

@@ -11,6 +11,7 @@ pub mod list;
 pub mod log;
 pub mod rollback;
 pub mod run;
+pub mod seal;
 pub mod show;
 pub mod snapshot;
 pub mod volume;

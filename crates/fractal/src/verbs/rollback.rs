@@ -1,10 +1,12 @@
-//! `rollback`: return to a snapshot. What was there before is kept as a
-//! snapshot of its own, so that a rollback can be rolled back.
+//! `rollback`: return to a snapshot. What runs is ended first; what was there
+//! before is kept as a snapshot of its own, so that a rollback can be rolled
+//! back.
 
-use crate::{Caller, Engine, insert_layer, record};
+use crate::{Caller, Engine, insert_layer, living, record};
 use fractal_model::{Error, Id, Result, SandboxInfo};
-use fractal_store::{Reads, SandboxRow, new_id, now_ms};
+use fractal_store::{Reads, SandboxRow, SnapshotRow, StoreError, Tx, new_id, now_ms};
 use serde_json::json;
+use std::time::{Duration, Instant};
 
 /// The state a sandbox started from.
 pub const BASE: &str = "base";
@@ -15,35 +17,88 @@ pub fn rollback(
     selector: Option<&str>,
     to: &str,
 ) -> Result<SandboxInfo> {
-    let row = engine.find(caller, selector)?;
-    engine.require_idle(&row, "roll back")?;
-    let target = target(engine, &row, to)?;
-    let row = keep_present(engine, caller, row)?;
+    let mut row = engine.find(caller, selector)?;
+    target(engine, &row, to)?;
+    let start = Instant::now();
+    loop {
+        living::end_all(engine, &row)?;
+        row = engine.find(caller, Some(row.id.as_str()))?;
+        let target = target(engine, &row, to)?;
+        match move_top(engine, caller, &row, to, target) {
+            Ok(()) => {
+                return super::list::info(engine, &engine.find(caller, Some(row.id.as_str()))?);
+            }
+            // A new run came between, or somebody else sealed it.
+            Err(Failed::Race(_)) if start.elapsed() < PATIENCE => {}
+            Err(Failed::Race(error)) => return Err(error.into()),
+            Err(Failed::Other(error)) => return Err(error),
+        }
+    }
+}
+
+/// How long it tries while new runs keep coming.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+enum Failed {
+    Race(StoreError),
+    Other(Error),
+}
+
+impl<E: Into<Error>> From<E> for Failed {
+    fn from(error: E) -> Failed {
+        Failed::Other(error.into())
+    }
+}
+
+/// Puts a new top on the target and names what was there, in one transaction.
+fn move_top(
+    engine: &Engine,
+    caller: &Caller,
+    row: &SandboxRow,
+    to: &str,
+    target: Option<Id>,
+) -> std::result::Result<(), Failed> {
+    let store = &engine.store;
+    let kept = match engine.top_is_unchanged(row)? {
+        true => None,
+        false => {
+            store.sync_layer(row.top)?;
+            Some(super::snapshot::free_name(engine, row, "before-rollback")?)
+        }
+    };
     let top = new_id();
-    engine.store.new_layer_dir(top)?;
-    let mut body = record(caller, "rollback", Some(&row));
-    body.after = Some(top);
-    body.detail = json!({ "to": to, "layer": target });
-    let written = engine.store.transact(|tx| {
+    store.new_layer_dir(top)?;
+    let written = store.transact(|tx| {
         insert_layer(tx, top, target)?;
         tx.set_top(row.id, row.epoch, top)?;
+        match &kept {
+            Some(name) => keep(tx, caller, row, name)?,
+            None => drop(tx.delete_layer_if_unused(row.top)?),
+        }
         tx.touch_sandbox(row.id, now_ms())?;
-        tx.delete_layer_if_unused(row.top)?;
+        let mut body = record(caller, "rollback", Some(row));
+        body.after = Some(top);
+        body.detail = json!({ "to": to, "layer": target });
         tx.append(body)
     });
     match written {
-        Ok(_) => {
-            // The empty top that nobody stands on any more.
-            if engine.store.layer(row.top)?.is_none() {
-                let _ = engine.store.discard_layer(row.top);
-            }
-            super::list::info(engine, &engine.find(caller, Some(row.id.as_str()))?)
-        }
+        Ok(_) if kept.is_none() => Ok(store.discard_layer(row.top)?),
+        Ok(_) => Ok(()),
         Err(error) => {
-            let _ = engine.store.discard_layer(top);
-            Err(error.into())
+            let _ = store.discard_layer(top);
+            Err(if error.is_race() { Failed::Race(error) } else { Failed::Other(error.into()) })
         }
     }
+}
+
+/// Names the state that is about to be left.
+fn keep(tx: &Tx<'_>, caller: &Caller, row: &SandboxRow, name: &str) -> fractal_store::Result<()> {
+    let (layer, created_ms) = (row.top, now_ms());
+    tx.seal_layer(layer, 0)?;
+    tx.insert_snapshot(&SnapshotRow { sandbox: row.id, name: name.to_owned(), layer, created_ms })?;
+    let mut body = record(caller, "snapshot", Some(row));
+    body.detail = json!({ "snapshot": name, "layer": layer });
+    tx.append(body).map(|_| ())
 }
 
 fn target(engine: &Engine, row: &SandboxRow, to: &str) -> Result<Option<Id>> {
@@ -63,14 +118,4 @@ fn target(engine: &Engine, row: &SandboxRow, to: &str) -> Result<Option<Id>> {
             .hint(format!("there are: {}", names.join(", ")))
     })?;
     Ok(Some(snapshot.layer))
-}
-
-/// Names the present state unless its top holds nothing.
-fn keep_present(engine: &Engine, caller: &Caller, row: SandboxRow) -> Result<SandboxRow> {
-    if engine.top_is_empty(&row)? {
-        return Ok(row);
-    }
-    let name = super::snapshot::free_name(engine, &row, "before-rollback")?;
-    super::snapshot::take(engine, caller, &row, &name, "snapshot")?;
-    engine.find(caller, Some(row.id.as_str()))
 }

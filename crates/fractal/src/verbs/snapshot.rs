@@ -1,6 +1,7 @@
-//! `snapshot`: name the present state, durably, in constant time.
+//! `snapshot`: name the present state, durably; in constant time where nothing
+//! runs.
 
-use super::fork::Seal;
+use super::seal::{self, Seal};
 use crate::{Caller, Engine, insert_layer, record};
 use fractal_model::{Code, Error, Name, Result, SnapshotInfo, format_iso_ms};
 use fractal_store::{Reads, SandboxRow, SnapshotRow, new_id, now_ms};
@@ -13,7 +14,6 @@ pub fn snapshot(
     name: Option<&str>,
 ) -> Result<SnapshotInfo> {
     let row = engine.find(caller, selector)?;
-    engine.require_idle(&row, "snapshot")?;
     let name = match name {
         Some(name) => Name::parse(name)?.to_string(),
         None => free_name(engine, &row, "snap")?,
@@ -31,28 +31,27 @@ pub fn snapshot(
         )
         .hint("choose another name; `fractal show` lists them"));
     }
-    take(engine, caller, &row, &name, "snapshot")
+    seal::while_sealed(engine, row, |row, seal| take(engine, caller, row, seal, &name))
 }
 
-/// Seals the sandbox and names the layer.
-pub fn take(
+/// Names the sealed layer.
+fn take(
     engine: &Engine,
     caller: &Caller,
     row: &SandboxRow,
+    seal: &Seal,
     name: &str,
-    action: &str,
-) -> Result<SnapshotInfo> {
-    let seal = Seal::prepare(engine, row)?;
+) -> fractal_store::Result<SnapshotInfo> {
     // Nothing was ever written: the snapshot needs a layer to point at, so an
     // empty one is sealed between reality and the top.
-    let empty = if seal.base.is_none() { Some(new_id()) } else { None };
+    let empty = if seal.layer.is_none() { Some(new_id()) } else { None };
     if let Some(id) = empty {
         engine.store.new_layer_dir(id)?;
     }
-    let layer = seal.base.or(empty).expect("one of both is set");
+    let layer = seal.layer.or(empty).expect("one of both is set");
     let snapshot =
         SnapshotRow { sandbox: row.id, name: name.to_owned(), layer, created_ms: now_ms() };
-    let mut body = record(caller, action, Some(row));
+    let mut body = record(caller, "snapshot", Some(row));
     body.detail = json!({ "snapshot": name, "layer": layer });
     let written = engine.store.transact(|tx| {
         body.after = Some(seal.write(tx, row)?);
@@ -63,14 +62,10 @@ pub fn take(
         tx.insert_snapshot(&snapshot)?;
         tx.append(body)
     });
-    if let Err(error) = written {
-        seal.discard(engine);
-        if let Some(id) = empty {
-            let _ = engine.store.discard_layer(id);
-        }
-        return Err(error.into());
+    if let (Err(_), Some(id)) = (&written, empty) {
+        let _ = engine.store.discard_layer(id);
     }
-    Ok(info(&snapshot))
+    written.map(|_| info(&snapshot))
 }
 
 /// `snap-1`, `snap-2`, … whichever is free.

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod crash;
+mod deep;
 mod histories;
+mod live;
 mod spawner;
 mod verbs;
 mod world;

@@ -1,5 +1,6 @@
 //! Init: pid 1 inside. Builds, starts the program, reaps, reports.
 
+use super::freeze::{freeze, thaw};
 use super::program::program;
 use super::{Held, Prepared, usage_cpu_us};
 use crate::step::{Slots, Step};
@@ -129,6 +130,7 @@ fn open_stdio(prepared: &Prepared<'_>) -> [RawFd; 3] {
 /// Reaps everything, forwards signals, and reports when the program ends.
 /// Leaving this function ends the pid namespace and all that lives in it.
 fn reap(prepared: &Prepared<'_>, program: i32, child_signals: RawFd) -> ! {
+    let mut frozen = false;
     loop {
         let mut polled = [
             libc::pollfd { fd: child_signals, events: libc::POLLIN, revents: 0 },
@@ -138,17 +140,19 @@ fn reap(prepared: &Prepared<'_>, program: i32, child_signals: RawFd) -> ! {
         let _ = fd::poll(&mut polled, wait_ms);
         if polled[1].revents != 0 {
             match Message::receive(prepared.sync.1) {
-                Ok(Some((message, _))) => {
-                    let _ = process::kill(-program, message.a);
-                }
+                Ok(Some((message, _))) => obey(prepared, &message, program, &mut frozen),
                 _ => process::exit_now(125),
             }
         }
         if polled[0].revents != 0 {
             let _ = fd::read(child_signals, &mut [0u8; 128]);
         }
-        while let Ok(Some((ended, _))) = process::wait(-1, false) {
-            if ended.pid == program {
+        // Those that are frozen are waited for when they go on.
+        while !frozen && let Ok(Some((ended, _))) = process::wait(-1, false) {
+            if let Some(stop) = process::stop_of(ended.status) {
+                // It could not stand still in time, and does now.
+                let _ = process::untrace(ended.pid, stop);
+            } else if ended.pid == program {
                 // Whoever loses its parent becomes a child of ours, so
                 // without children we are alone in here.
                 let alone = matches!(process::wait(-1, false), Err(libc::ECHILD));
@@ -165,6 +169,27 @@ fn reap(prepared: &Prepared<'_>, program: i32, child_signals: RawFd) -> ! {
             }
         }
     }
+}
+
+/// Does what the monitor says.
+fn obey(prepared: &Prepared<'_>, message: &Message, program: i32, frozen: &mut bool) {
+    let answer = match message.kind {
+        wire::SIGNAL => {
+            let _ = process::kill(-program, message.a);
+            return;
+        }
+        wire::FREEZE => {
+            let done = freeze();
+            *frozen = done.is_ok();
+            Message::with(wire::FROZEN, 0, done.err().unwrap_or(0))
+        }
+        wire::THAW => {
+            *frozen = false;
+            Message::with(wire::THAWED, 0, thaw().err().unwrap_or(0))
+        }
+        _ => return,
+    };
+    let _ = answer.send(prepared.sync.1, None);
 }
 
 fn report_ended(prepared: &Prepared<'_>, status: i32, alone: bool) {

@@ -6,10 +6,12 @@
 //! **program** puts up the last fences and becomes the command. Nothing here
 //! allocates, locks or unwinds: all data was prepared before the first clone.
 
+mod freeze;
 mod init;
 mod monitor;
 mod program;
 mod text;
+mod visitors;
 
 pub use monitor::{make_user_namespace, monitor, new_network};
 
@@ -65,16 +67,16 @@ pub struct Prepared<'a> {
     pub locked_dirs: &'a [CString],
     /// A marker to remove once the top layer has reached the disk.
     pub dirty_marker: Option<&'a CStr>,
-    /// Where to announce the run while it lives.
+    /// Where the run can be reached while it lives.
     pub living_file: Option<&'a CStr>,
-    /// The directory to sync before that.
+    /// The layer's directory: to sync before the marker goes, and to listen in.
     pub sync_dir: Option<&'a CStr>,
 }
 
 /// Which fence could not be put up, and why.
 type Failure = (Fence, Errno);
 
-/// Descriptors of the namespaces in [`crate::spec::NAMESPACES`], held while
+/// Descriptors of the namespaces in [`crate::living::NAMESPACES`], held while
 /// the run lives.
 pub type Held = [RawFd; 5];
 

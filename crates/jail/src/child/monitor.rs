@@ -2,6 +2,7 @@
 
 use super::init::init;
 use super::text::{PathBuffer, TextBuffer};
+use super::visitors::{VISITORS_MAX, Visitors};
 use super::{Failure, Held, Prepared, WHY_ASKED, WHY_ENDED, WHY_TIME, usage_cpu_us};
 use crate::plan::{Mapping, SHIFT_BASE, SHIFT_COUNT};
 use crate::step::{Slots, Step};
@@ -110,21 +111,6 @@ fn hold(pid: i32) -> Held {
     FILES.map(|file| fd::open(path.proc(pid, file), libc::O_RDONLY, 0).unwrap_or(-1))
 }
 
-/// Tells others what they can join.
-fn announce(prepared: &Prepared<'_>, held: &Held) {
-    let Some(path) = prepared.living_file else { return };
-    let mut text = TextBuffer::<96>::new();
-    text.push_number(process::own_pid() as u64);
-    for fd in held {
-        text.push(b" ");
-        text.push_number((*fd).max(0) as u64);
-    }
-    if let Ok(file) = fd::open(path, libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC, 0o600) {
-        let _ = fd::write(file, text.bytes());
-        fd::close(file);
-    }
-}
-
 /// Moves this thread into a new network namespace and furnishes it.
 pub fn new_network(steps: &[Step]) -> Sys<RawFd> {
     process::unshare(libc::CLONE_NEWNET)?;
@@ -196,31 +182,29 @@ fn settle_layer(prepared: &Prepared<'_>) {
     }
 }
 
-/// Waits for init to end; enforces the deadline and the caller's wishes.
+/// Waits for init to end; enforces the deadline, the caller's wishes and those
+/// of visitors.
 fn supervise(prepared: &Prepared<'_>, init: &process::Child, held: &Held) -> i32 {
     let mut why = WHY_ENDED;
     let mut caller_alive = true;
     let mut sync = prepared.sync.0;
+    let mut visitors = Visitors::new(sync);
+    let wait = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     loop {
-        let wait_ms = match prepared.deadline_ms {
-            Some(deadline) if why == WHY_ENDED => {
-                deadline.saturating_sub(process::monotonic_ms()).min(i32::MAX as u64) as i32
-            }
-            _ => -1,
-        };
+        let deadline = prepared.deadline_ms.filter(|_| why == WHY_ENDED);
         let control = if caller_alive { prepared.control } else { -1 };
-        let mut polled = [
-            libc::pollfd { fd: init.pidfd, events: libc::POLLIN, revents: 0 },
-            libc::pollfd { fd: control, events: libc::POLLIN, revents: 0 },
-            libc::pollfd { fd: sync, events: libc::POLLIN, revents: 0 },
-        ];
-        let ready = fd::poll(&mut polled, wait_ms);
+        let mut polled = [wait(-1); 3 + VISITORS_MAX + 1];
+        polled[..3].copy_from_slice(&[wait(init.pidfd), wait(control), wait(sync)]);
+        polled[3..].copy_from_slice(&visitors.polled());
+        let ready = fd::poll(&mut polled, wait_ms(deadline, visitors.deadline_ms()));
         if polled[0].revents != 0 {
+            visitors.close();
             return why;
         }
         if polled[2].revents != 0 {
             match Message::receive(sync) {
-                Ok(Some((message, _))) if message.kind == wire::READY => announce(prepared, held),
+                Ok(Some((message, _))) if message.kind == wire::READY => visitors.open(prepared),
+                Ok(Some((message, _))) => visitors.answered(&message),
                 // Init is about to end, which the pidfd tells next.
                 _ => sync = -1,
             }
@@ -241,12 +225,22 @@ fn supervise(prepared: &Prepared<'_>, init: &process::Child, held: &Held) -> i32
                 }
             }
         }
-        let late = prepared.deadline_ms.is_some_and(|deadline| process::monotonic_ms() >= deadline);
+        if visitors.serve(&polled[3..], held) && why == WHY_ENDED {
+            why = WHY_ASKED;
+            let _ = process::kill_pidfd(init.pidfd, libc::SIGKILL);
+        }
+        let late = deadline.is_some_and(|deadline| process::monotonic_ms() >= deadline);
         if late && why == WHY_ENDED && ready.is_ok() {
             why = WHY_TIME;
             let _ = process::kill_pidfd(init.pidfd, libc::SIGKILL);
         }
     }
+}
+
+/// Milliseconds until the first of two moments; -1 is for ever.
+fn wait_ms(run: Option<u64>, visit: Option<u64>) -> i32 {
+    let Some(first) = run.into_iter().chain(visit).min() else { return -1 };
+    first.saturating_sub(process::monotonic_ms()).min(i32::MAX as u64) as i32
 }
 
 fn report_over(prepared: &Prepared<'_>, pid: i32, why: i32) {

@@ -250,19 +250,7 @@ impl Comparison<'_> {
                 (ChangeKind::Modified, new)
             }
         };
-        let gone = kind == ChangeKind::Deleted;
-        if shown.kind == EntryKind::Special && !gone {
-            self.found.special += 1;
-        }
-        let has_size = matches!(shown.kind, EntryKind::File | EntryKind::Symlink);
-        self.found.list.push(Change {
-            path: path.clone(),
-            kind,
-            entry: shown.kind,
-            mode: shown.mode,
-            size_bytes: if has_size && !gone { shown.size } else { 0 },
-            autorun: !gone && shown.kind != EntryKind::Directory && is_autorun(path),
-        });
+        self.found.add(path, kind, shown);
     }
 
     /// Whether two files of equal size have equal content. What cannot be
@@ -286,6 +274,24 @@ impl Comparison<'_> {
                 false
             }
         }
+    }
+}
+
+impl Changes {
+    pub(super) fn add(&mut self, path: &SandboxPath, kind: ChangeKind, shown: &Entry) {
+        let gone = kind == ChangeKind::Deleted;
+        if shown.kind == EntryKind::Special && !gone {
+            self.special += 1;
+        }
+        let has_size = matches!(shown.kind, EntryKind::File | EntryKind::Symlink);
+        self.list.push(Change {
+            path: path.clone(),
+            kind,
+            entry: shown.kind,
+            mode: shown.mode,
+            size_bytes: if has_size && !gone { shown.size } else { 0 },
+            autorun: !gone && shown.kind != EntryKind::Directory && is_autorun(path),
+        });
     }
 }
 

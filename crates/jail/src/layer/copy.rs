@@ -310,7 +310,7 @@ fn temporary_name() -> CString {
 
 /// Copies data and keeps holes. Never writes past `size`, even when the
 /// source grows meanwhile.
-fn copy_content(source: &File, target: &File, size: u64) -> io::Result<()> {
+pub(super) fn copy_content(source: &File, target: &File, size: u64) -> io::Result<()> {
     let sparse = source.metadata()?.blocks().saturating_mul(512) < size;
     let mut buffer = vec![0; CHUNK_BYTES.min(usize::try_from(size).unwrap_or(CHUNK_BYTES))];
     let mut at = 0;

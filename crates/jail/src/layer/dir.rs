@@ -9,7 +9,7 @@ use super::entry::{Entry, Source};
 use super::open::{self, Scope};
 use super::view::View;
 use fractal_model::SandboxPath;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
@@ -170,6 +170,11 @@ impl Dir {
     pub fn open_file(&self, name: &CStr, at: usize) -> Result<std::fs::File, Errno> {
         let part = self.parts.get(at).ok_or(Errno::NOENT)?;
         open::file(&part.fd, name, scope(part.source)).map(|(file, _)| file)
+    }
+
+    /// The directory in the layer where `find` found something.
+    pub fn part(&self, at: usize) -> Option<BorrowedFd<'_>> {
+        self.parts.get(at).map(|part| part.fd.as_fd())
     }
 
     /// How many descriptors it holds.

@@ -27,6 +27,15 @@ pub enum LayerError {
         /// What was wanted.
         wanted: &'static str,
     },
+    /// Deeper or larger than we are willing to follow.
+    #[error("`{path}` lies deeper, or holds more, than can be copied")]
+    Bound {
+        /// Where.
+        path: String,
+    },
+    /// Whoever asked no longer wants it.
+    #[error("it took too long")]
+    Stopped,
     /// The operating system refused.
     #[error("cannot {verb} `{path}`: {source}")]
     Io {
@@ -60,6 +69,8 @@ impl From<LayerError> for Error {
             LayerError::Unsupported => Code::Unsupported,
             LayerError::NotFound { .. } => Code::NotFound,
             LayerError::Kind { .. } => Code::Invalid,
+            LayerError::Bound { .. } => Code::Limit,
+            LayerError::Stopped => Code::Busy,
             LayerError::Io { source, .. } => io_code(source),
         };
         Error::new(code, error.to_string())

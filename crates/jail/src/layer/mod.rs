@@ -12,24 +12,31 @@
 //! nothing of sandboxes, mounts or processes.
 
 mod autorun;
+mod beside;
 mod changes;
 mod compare;
 mod copy;
 mod dir;
+mod duplicate;
 mod entry;
 mod error;
+mod flatten;
 mod open;
+mod raw;
 mod usage;
 mod view;
 mod walk;
 mod write;
 
 pub use autorun::is_autorun;
+pub use beside::changes_between;
 pub use changes::{Changes, changes};
 pub use compare::same_content;
 pub use copy::{Copied, CopyOptions, copy_out};
+pub use duplicate::duplicate;
 pub use entry::{Entry, Source};
 pub use error::{LayerError, Result};
+pub use flatten::flatten;
 pub use usage::{DiskUsage, disk_usage};
 pub use view::{DirEntry, View};
 pub use walk::{Step, Walked};

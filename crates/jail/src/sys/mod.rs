@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 pub mod fd;
+pub mod local;
 pub mod mount;
 pub mod process;
 pub mod security;

@@ -129,7 +129,7 @@ pub fn with_sleeper<R>(flags: i32, job: impl FnOnce(i32) -> R) -> Sys<R> {
         }
         0
     }
-    let parent = own_pid() as usize as *mut libc::c_void;
+    let parent = std::process::id() as usize as *mut libc::c_void;
     let mut stack = [0u64; 512];
     // SAFETY: the stack outlives the child, which is dead before we return;
     // the child loops in a system call and touches nothing else of ours.
@@ -186,6 +186,61 @@ pub fn wait(pid: i32, block: bool) -> Sys<Option<(Ended, libc::rusage)>> {
             Ok(pid) => return Ok(Some((Ended { pid, status }, usage))),
         }
     }
+}
+
+/// Whether a wait status tells of a stop, and of which.
+pub fn stop_of(status: i32) -> Option<Stop> {
+    libc::WIFSTOPPED(status).then(|| Stop::of(status >> 8))
+}
+
+/// Why a traced thread stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// A signal that it was about to get; 0 for none.
+    pub signal: i32,
+}
+
+impl Stop {
+    /// The kernel puts the event, if it was one, above the signal.
+    fn of(code: i32) -> Stop {
+        Stop { signal: if code >> 8 == 0 { code & 0x7f } else { 0 } }
+    }
+}
+
+/// Begins to trace a thread, which neither it nor its parent can see. What it
+/// forks is traced too.
+pub fn trace(thread: i32) -> Sys<()> {
+    let options = libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE;
+    ptrace(libc::PTRACE_SEIZE as libc::c_long, thread, options as usize)
+}
+
+/// Lets a traced thread stand still as soon as its system call is over.
+pub fn interrupt(thread: i32) -> Sys<()> {
+    ptrace(libc::PTRACE_INTERRUPT as libc::c_long, thread, 0)
+}
+
+/// Ends tracing; the thread goes on with the signal it was about to get.
+pub fn untrace(thread: i32, stop: Stop) -> Sys<()> {
+    ptrace(libc::PTRACE_DETACH as libc::c_long, thread, stop.signal as usize)
+}
+
+fn ptrace(request: libc::c_long, thread: i32, data: usize) -> Sys<()> {
+    // SAFETY: none of the three requests above takes a pointer.
+    check(unsafe { libc::syscall(libc::SYS_ptrace, request, libc::c_long::from(thread), 0, data) })
+        .map(|_| ())
+}
+
+/// Why a thread that we trace stands still; `None` when it does not. Leaves an
+/// end to be reaped by others.
+pub fn stopped(thread: i32) -> Sys<Option<Stop>> {
+    // SAFETY: all-zero bytes are a valid `siginfo_t`.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WSTOPPED | libc::WNOHANG | libc::__WALL;
+    // SAFETY: `info` is live and written by the call.
+    check_int(unsafe { libc::waitid(libc::P_PID, thread as libc::id_t, &mut info, flags) })?;
+    // SAFETY: the call above filled the fields that these read.
+    let (pid, code) = unsafe { (info.si_pid(), info.si_status()) };
+    Ok((pid != 0).then(|| Stop::of(code)))
 }
 
 /// What all reaped children used together.
@@ -362,12 +417,6 @@ pub fn sleep_ms(ms: u64) {
     let time = libc::timespec { tv_sec: (ms / 1000) as _, tv_nsec: (ms % 1000 * 1_000_000) as _ };
     // SAFETY: `time` is live; the remainder is not asked for.
     unsafe { libc::nanosleep(&time, std::ptr::null_mut()) };
-}
-
-/// Our pid.
-pub fn own_pid() -> i32 {
-    // SAFETY: no arguments; cannot fail.
-    unsafe { libc::getpid() }
 }
 
 /// User and group ids that the kernel acts for.

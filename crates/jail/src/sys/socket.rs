@@ -53,7 +53,9 @@ pub fn receive(socket: RawFd, bytes: &mut [u8]) -> Sys<(usize, Option<RawFd>)> {
         message.msg_controllen = room.0.len() as _;
         let count = loop {
             match check(libc::recvmsg(socket, &mut message, libc::MSG_CMSG_CLOEXEC) as _) {
-                Err(libc::EINTR) => {}
+                // The other side closed with something of ours unread. Told
+                // once; what it had sent before comes after.
+                Err(libc::EINTR | libc::ECONNRESET) => {}
                 other => break other?,
             }
         };

@@ -4,6 +4,8 @@
 mod attacks;
 mod changes;
 mod copy;
+mod duplicate;
+mod flatten;
 mod overlay;
 mod speed;
 mod support;

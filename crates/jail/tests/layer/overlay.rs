@@ -16,12 +16,12 @@ use std::process::Command;
 
 /// Everything that counts about an entry.
 type Value = (EntryKind, u32, u32, u32, Vec<u8>);
-type Tree = BTreeMap<SandboxPath, Value>;
+pub type Tree = BTreeMap<SandboxPath, Value>;
 
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+    pub fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -52,7 +52,7 @@ impl Dice {
         }
     }
 
-    fn script(&mut self, count: u64) -> String {
+    pub fn script(&mut self, count: u64) -> String {
         let mut script = String::new();
         for _ in 0..count {
             writeln!(script, "({}) 2>/dev/null", self.command()).expect("a string takes all");
@@ -66,17 +66,29 @@ impl Dice {
 fn play(dir: &Path, dice: &mut Dice, option: &str) -> Result<(), String> {
     let (first, second, base) = (dice.script(15), dice.script(15), dice.script(20));
     let script = format!(
-        "set -u; umask 022; mkdir base one two w1 w2 m
-(cd base; {base})
-mount -t overlay overlay -o lowerdir=base,upperdir=one,workdir=w1{option} m || exit 77
-(cd m; {first})
-cp -a m see1; umount m
-mount -t overlay overlay -o lowerdir=one:base,upperdir=two,workdir=w2{option} m || exit 77
-(cd m; {second})
-cp -a m see2; umount m"
+        "umask 022; mkdir base m; (cd base; {base})
+{}cp -a m see1; umount m
+{}cp -a m see2; umount m",
+        overlay_script("base", "one", option, &first),
+        overlay_script("one:base", "two", option, &second),
     );
+    sh(dir, &script)
+}
+
+/// Commands that mount an overlay whose writable layer is `upper`, and run
+/// others in it.
+pub fn overlay_script(lower: &str, upper: &str, option: &str, commands: &str) -> String {
+    format!(
+        "mkdir {upper} w-{upper}
+mount -t overlay overlay -o lowerdir={lower},upperdir={upper},workdir=w-{upper}{option} m || exit 77
+(cd m; {commands})\n"
+    )
+}
+
+/// Runs commands in a mount namespace of their own.
+pub fn sh(dir: &Path, script: &str) -> Result<(), String> {
     let output = Command::new("unshare")
-        .args(["-m", "sh", "-c", &script])
+        .args(["-m", "sh", "-uc", script])
         .current_dir(dir)
         .output()
         .map_err(|error| format!("no unshare: {error}"))?;
@@ -87,7 +99,7 @@ cp -a m see2; umount m"
     }
 }
 
-fn read_disk(root: &Path) -> Tree {
+pub fn read_disk(root: &Path) -> Tree {
     let mut tree = Tree::new();
     let mut todo = vec![root.to_owned()];
     while let Some(dir) = todo.pop() {
@@ -114,7 +126,7 @@ fn read_disk(root: &Path) -> Tree {
     tree
 }
 
-fn read_view(view: &View) -> Tree {
+pub fn read_view(view: &View) -> Tree {
     let mut tree = Tree::new();
     let walked = view.walk(&SandboxPath::root(), &Bounds::default(), |at, entry| {
         let mut content = entry.target.clone().unwrap_or_default();

@@ -73,6 +73,10 @@ fn claim_new(engine: &Engine, place: &Place) -> Result<()> {
 /// False when we have to look again: somebody came, or the one to join went.
 fn claim_existing(engine: &Engine, place: &mut Place, joined: Option<Id>) -> Result<bool> {
     let (name, id) = (place.row.name.clone(), place.row.id);
+    // Whoever copies the layer has frozen those who write it, and a newcomer
+    // would write all the same.
+    let Some(_hold) = engine.store.hold_layer(place.row.top, false)? else { return Ok(false) };
+    let held = place.row.top;
     let claimed = engine.store.transact_relaxed(|tx| {
         let others = tx.runs_of(id)?;
         let free = match joined {
@@ -85,6 +89,9 @@ fn claim_existing(engine: &Engine, place: &mut Place, joined: Option<Id>) -> Res
         // Its top may have moved since we decided to run in it.
         let Some(row) = tx.sandbox(id)? else { return Ok(None) };
         place.row = row;
+        if place.row.top != held {
+            return Ok(Some(false));
+        }
         tx.insert_run(&living_row(place)).map(|()| Some(true))
     })?;
     let claimed = claimed.ok_or_else(|| {
@@ -123,7 +130,7 @@ fn living_run(engine: &Engine, sandbox: Id) -> Result<Option<(Id, Living)>> {
     Ok(runs.iter().find_map(|run| open(run.id)))
 }
 
-pub(super) fn label(run_id: Id) -> String {
+pub fn label(run_id: Id) -> String {
     run_id.as_str().to_lowercase()
 }
 

@@ -4,7 +4,7 @@
 //! stack, limits), claim (rows for the sandbox and the living run), run,
 //! compare, and settle everything in one transaction with the record.
 
-mod claim;
+pub mod claim;
 pub mod place;
 mod settle;
 mod spec;
@@ -135,13 +135,14 @@ fn execute(engine: &Engine, caller: &Caller, run: &Run, place: &Place, io: RunIo
 fn changes(engine: &Engine, place: &Place, report: &mut Report) -> Result<Changes> {
     let views = match (place.in_memory, report.top.take()) {
         (Some(_), Some(top)) => Views {
+            common: engine.host_view(&place.row, Vec::new())?,
             own: vec![Layer::from_fd(top).marked_by(engine.marks())],
-            base: engine.host_view(&place.row, Vec::new())?,
+            beside: Vec::new(),
         },
         (Some(_), None) => return Ok(Changes::default()),
         (None, _) => engine.views(&place.row, place.row.base)?,
     };
-    let mut changes = fractal_jail::layer::changes(&views.own, &views.base, &Bounds::default())?;
+    let mut changes = views.changes(&Bounds::default())?;
     without_mount_points(&mut changes.list, &place.row.mounts)?;
     Ok(changes)
 }

@@ -1,0 +1,149 @@
+//! Sandboxes in which something runs: copying what is being written, and
+//! ending what writes it.
+//!
+//! All runs of a sandbox write one layer. To copy it they are frozen, all of
+//! them, in the order of their ids, through the monitors that supervise them;
+//! a lock on the layer keeps new runs from beginning meanwhile. Both end with
+//! this process, however it ends, so nobody stays frozen.
+
+use crate::Engine;
+use crate::verbs::run::claim::label;
+use fractal_jail::layer::{Bounds, Layer, LayerError, duplicate};
+use fractal_jail::{Frozen, NotFrozen};
+use fractal_model::{Code, Error, Id, Result};
+use fractal_store::{LayerHold, Reads, SandboxRow, new_id};
+use std::time::{Duration, Instant};
+
+/// How long a run may take to start or to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long ended runs may take to be written down: the process that waits
+/// for one lists its changes first.
+const SETTLE: Duration = Duration::from_secs(30);
+
+const NAP: Duration = Duration::from_millis(3);
+
+/// Copies the top of a sandbox in which something runs to a new layer, on
+/// disk when it returns. Gives the copy and what it stands on; `None` when
+/// nothing runs any more, or the top is another one.
+pub fn copy_top(engine: &Engine, row: &SandboxRow) -> Result<Option<(Id, Option<Id>)>> {
+    let store = &engine.store;
+    let Some(hold) = hold(engine, row)? else { return Ok(None) };
+    let now = engine.find_again(row)?;
+    if now.top != row.top {
+        return Ok(None);
+    }
+    let Some(frozen) = freeze_all(engine, row)? else { return Ok(None) };
+    let copy = new_id();
+    store.new_layer_dir(copy)?;
+    let copied = fill(engine, row, copy, &frozen);
+    let thawed = thaw_all(frozen);
+    drop(hold);
+    let done = match (copied, thawed) {
+        (Ok(()), true) => {
+            let below = store.layer(row.top)?.and_then(|layer| layer.below);
+            store.sync_layer(copy).map(|()| Some((copy, below))).map_err(Error::from)
+        }
+        // A run ended in the middle, or was not quite still: once more.
+        (Ok(()) | Err(LayerError::Stopped), _) => Ok(None),
+        (Err(error), _) => {
+            Err(Error::from(error).hint("wait until nothing runs in it, and try again"))
+        }
+    };
+    if !matches!(done, Ok(Some(_))) {
+        let _ = store.discard_layer(copy);
+    }
+    done
+}
+
+fn fill(
+    engine: &Engine,
+    row: &SandboxRow,
+    copy: Id,
+    frozen: &[(Id, Frozen)],
+) -> std::result::Result<(), LayerError> {
+    let store = &engine.store;
+    // So that flushing it waits for the disk.
+    let marked = store.dirty_layer(copy, &label(copy));
+    marked.map_err(|error| LayerError::Io {
+        verb: "prepare",
+        path: store.layer_dir(copy).display().to_string(),
+        source: std::io::Error::other(error.to_string()),
+    })?;
+    let top = Layer::open(&store.layer_tree(row.top))?;
+    let mut holds = || frozen.iter().all(|(_, run)| run.holds());
+    duplicate(&top, &store.layer_tree(copy), &Bounds::default(), &mut holds).map(|_| ())
+}
+
+/// Keeps new runs out, once those that are about to begin have begun.
+fn hold(engine: &Engine, row: &SandboxRow) -> Result<Option<LayerHold>> {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        if let Some(hold) = engine.store.hold_layer(row.top, true)? {
+            return Ok(Some(hold));
+        }
+        std::thread::sleep(NAP);
+    }
+    Ok(None)
+}
+
+/// Freezes every run of a sandbox; `None` when there is none.
+fn freeze_all(engine: &Engine, row: &SandboxRow) -> Result<Option<Vec<(Id, Frozen)>>> {
+    let (layers_dir, layer) = (engine.store.layers_dir(), row.top.to_string());
+    let mut frozen: Vec<(Id, Frozen)> = Vec::new();
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        if !engine.is_running(row.id)? {
+            return Ok(None);
+        }
+        let runs = engine.store.runs_of(row.id)?;
+        frozen.retain(|(id, run)| runs.iter().any(|other| other.id == *id) && run.holds());
+        let missing = |id: Id| frozen.iter().all(|(other, _)| *other != id);
+        let missing: Vec<Id> = runs.iter().map(|run| run.id).filter(|id| missing(*id)).collect();
+        if missing.is_empty() {
+            return Ok(Some(frozen));
+        }
+        for id in missing {
+            match Frozen::freeze(&layers_dir, &layer, &label(id)) {
+                Ok(run) => frozen.push((id, run)),
+                // Its mounts are not built yet, or no longer needed.
+                Err(NotFrozen::Absent) => {}
+                Err(NotFrozen::Restless(_)) => {
+                    return Err(busy(row, "a process in it cannot be stopped right now"));
+                }
+            }
+        }
+        std::thread::sleep(NAP);
+    }
+    Err(busy(row, "a run in it takes long to start or to end"))
+}
+
+/// The last one first; whether all stood still until now.
+fn thaw_all(frozen: Vec<(Id, Frozen)>) -> bool {
+    frozen.into_iter().rev().fold(true, |still, (_, run)| run.thaw().is_ok() && still)
+}
+
+/// Ends everything that runs in a sandbox, and waits until whoever waited for
+/// it has written down how it ended.
+pub fn end_all(engine: &Engine, row: &SandboxRow) -> Result<()> {
+    let (layers_dir, layer) = (engine.store.layers_dir(), row.top.to_string());
+    let mut ended: Vec<Id> = Vec::new();
+    let start = Instant::now();
+    while engine.is_running(row.id)? {
+        for run in engine.store.runs_of(row.id)? {
+            if !ended.contains(&run.id) && fractal_jail::end(&layers_dir, &layer, &label(run.id)) {
+                ended.push(run.id);
+            }
+        }
+        if start.elapsed() > SETTLE {
+            return Err(busy(row, "what runs in it was stopped but has not been recorded yet"));
+        }
+        std::thread::sleep(NAP);
+    }
+    Ok(())
+}
+
+/// The sandbox cannot be had right now.
+pub fn busy(row: &SandboxRow, why: &str) -> Error {
+    Error::new(Code::Busy, format!("`{}` is busy: {why}", row.name)).hint("try again in a moment")
+}
