@@ -6,7 +6,7 @@
 //! has to read `/proc` of a stranger for it, and a process that dies in the
 //! middle leaves nothing behind: its socket closes, and the monitor sees it.
 
-use crate::sys::{Errno, fd, local};
+use crate::sys::{Errno, fd, local, socket};
 use crate::wire::{self, Message, SIZE};
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -48,8 +48,9 @@ impl Living {
     pub fn open(layers_dir: &Path, layer: &str, label: &str) -> Option<Living> {
         let monitor = call(layers_dir, layer, label, wire::JOIN).ok()?;
         let mut bytes = [0u8; SIZE];
-        let (_, fds) = local::receive_all(monitor.as_raw_fd(), &mut bytes).ok()?;
-        Some(Living(Arc::new(fds?.map(fd::own))))
+        let (_, carried) = socket::receive(monitor.as_raw_fd(), &mut bytes, 0).ok()?;
+        let fds: Vec<OwnedFd> = carried.into_iter().flatten().map(fd::own).collect();
+        Some(Living(Arc::new(fds.try_into().ok()?)))
     }
 }
 

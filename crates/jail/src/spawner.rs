@@ -131,12 +131,12 @@ fn send(socket: RawFd, request: &Request, descriptors: &Descriptors) -> Option<S
     header[..4].copy_from_slice(&(body.len() as u32).to_le_bytes());
     header[4] = descriptors.shape();
     header[5] = list.len() as u8;
-    Some(socket::send_many(socket, &header, &list).and_then(|()| socket::send_whole(socket, &body)))
+    Some(socket::send(socket, &header, &list, 0).and_then(|()| socket::send_whole(socket, &body)))
 }
 
 fn receive_reply(socket: RawFd) -> Sys<Monitor> {
     let mut reply = [0; REPLY_BYTES];
-    let (count, list) = socket::receive_many(socket, &mut reply)?;
+    let (count, list) = socket::receive(socket, &mut reply, libc::MSG_WAITALL)?;
     let pidfd = list.into_iter().flatten().next().map(own);
     let number =
         |at: usize| i32::from_le_bytes([reply[at], reply[at + 1], reply[at + 2], reply[at + 3]]);
@@ -187,7 +187,7 @@ fn serve(socket: RawFd) -> ! {
 
 fn receive(socket: RawFd) -> Option<(Request, Descriptors)> {
     let mut header = [0; HEADER_BYTES];
-    let (count, list) = socket::receive_many(socket, &mut header).ok()?;
+    let (count, list) = socket::receive(socket, &mut header, libc::MSG_WAITALL).ok()?;
     let list: Vec<OwnedFd> = list.into_iter().flatten().map(own).collect();
     let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
     let fits = length <= REQUEST_BYTES_MAX && list.len() == usize::from(header[5]);
@@ -210,11 +210,11 @@ fn reply(socket: RawFd, started: Sys<Option<process::Child>>) -> Sys<()> {
     };
     match started {
         Ok(Some(child)) => {
-            let sent = socket::send_many(socket, &answer(child.pid, 0), &[child.pidfd]);
+            let sent = socket::send(socket, &answer(child.pid, 0), &[child.pidfd], 0);
             fd::close(child.pidfd);
             sent
         }
         Ok(None) => Err(libc::EINVAL),
-        Err(errno) => socket::send_many(socket, &answer(0, errno), &[]),
+        Err(errno) => socket::send(socket, &answer(0, errno), &[], 0),
     }
 }

@@ -121,7 +121,7 @@ impl Message {
 
     /// Sends it, with a descriptor if there is one.
     pub fn send(&self, socket: RawFd, descriptor: Option<RawFd>) -> Sys<()> {
-        socket::send(socket, &self.bytes(), descriptor)
+        socket::send(socket, &self.bytes(), descriptor.as_slice(), 0)
     }
 
     /// As it travels.
@@ -139,8 +139,8 @@ impl Message {
     /// Receives one; `None` when the other side is gone.
     pub fn receive(socket: RawFd) -> Result<Option<(Message, Option<RawFd>)>, Errno> {
         let mut bytes = [0u8; SIZE];
-        let (count, descriptor) = socket::receive(socket, &mut bytes)?;
-        Ok((count == SIZE).then(|| (Message::from_bytes(&bytes), descriptor)))
+        let (count, carried) = socket::receive(socket, &mut bytes, 0)?;
+        Ok((count == SIZE).then(|| (Message::from_bytes(&bytes), carried[0])))
     }
 
     /// What arrived.

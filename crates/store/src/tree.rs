@@ -224,6 +224,8 @@ impl Sum {
 }
 
 impl Sum {
+    // The link count has other widths on other machines.
+    #[allow(clippy::useless_conversion)]
     fn counts(&mut self, stat: &Stat) -> bool {
         let seen = self.linked.entry(identity(stat)).or_default();
         *seen += 1;

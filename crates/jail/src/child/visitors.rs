@@ -8,7 +8,7 @@
 //! in whatever way, they go on.
 
 use super::{Held, Prepared};
-use crate::sys::{Sys, fd, local, process};
+use crate::sys::{Sys, fd, local, process, socket};
 use crate::wire::{self, Message, SIZE};
 use std::ffi::CStr;
 use std::os::fd::RawFd;
@@ -228,7 +228,7 @@ fn hand_over(visitor: RawFd, held: &Held) -> Sys<()> {
     if held.contains(&-1) {
         return Err(libc::EBADF);
     }
-    local::send_all(visitor, &Message::of(wire::JOIN).bytes(), held)
+    socket::send(visitor, &Message::of(wire::JOIN).bytes(), held, libc::MSG_DONTWAIT)
 }
 
 fn last_part(path: &CStr) -> &CStr {

@@ -1,8 +1,9 @@
-//! Sockets with a name in the filesystem, and several descriptors at once.
+//! Sockets with a name in the filesystem.
 //!
 //! A name in a socket address holds 107 bytes, less than many paths. So all
 //! names here go through `/proc/self/fd` of the directory they lie in.
 
+use super::socket::again;
 use super::{Sys, check, check_int};
 use std::ffi::CStr;
 use std::os::fd::RawFd;
@@ -83,76 +84,11 @@ pub fn peer_uid(socket: RawFd) -> Sys<u32> {
     Ok(peer.uid)
 }
 
-/// How many descriptors a message carries at most.
-pub const DESCRIPTORS: usize = 5;
-
-#[repr(C, align(8))]
-struct Ancillary([u8; 64]);
-
-/// Sends bytes with several descriptors.
-pub fn send_all(socket: RawFd, bytes: &[u8], descriptors: &[RawFd; DESCRIPTORS]) -> Sys<()> {
-    let mut part = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
-    let mut room = Ancillary([0; 64]);
-    let length = size_of::<[RawFd; DESCRIPTORS]>() as u32;
-    // SAFETY: all-zero bytes are a valid `msghdr`; every pointer set below is
-    // live until `sendmsg` returns; `room` holds a header and five numbers.
-    unsafe {
-        let mut message: libc::msghdr = std::mem::zeroed();
-        message.msg_iov = &mut part;
-        message.msg_iovlen = 1;
-        message.msg_control = room.0.as_mut_ptr().cast();
-        message.msg_controllen = libc::CMSG_SPACE(length) as _;
-        let header = libc::CMSG_FIRSTHDR(&message);
-        (*header).cmsg_level = libc::SOL_SOCKET;
-        (*header).cmsg_type = libc::SCM_RIGHTS;
-        (*header).cmsg_len = libc::CMSG_LEN(length) as _;
-        libc::CMSG_DATA(header).cast::<[RawFd; DESCRIPTORS]>().write_unaligned(*descriptors);
-        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-        check(libc::sendmsg(socket, &message, flags) as _).map(|_| ())
-    }
-}
-
-/// Receives bytes with exactly as many descriptors, which are ours then.
-pub fn receive_all(socket: RawFd, bytes: &mut [u8]) -> Sys<(usize, Option<[RawFd; DESCRIPTORS]>)> {
-    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    let mut room = Ancillary([0; 64]);
-    let length = size_of::<[RawFd; DESCRIPTORS]>() as u32;
-    // SAFETY: as in `send_all`; the kernel writes at most `msg_controllen`
-    // bytes, and the length it noted is checked before they are read.
-    unsafe {
-        let mut message: libc::msghdr = std::mem::zeroed();
-        message.msg_iov = &mut part;
-        message.msg_iovlen = 1;
-        message.msg_control = room.0.as_mut_ptr().cast();
-        message.msg_controllen = libc::CMSG_SPACE(length) as _;
-        let count =
-            again(|| check(libc::recvmsg(socket, &mut message, libc::MSG_CMSG_CLOEXEC) as _))?;
-        let header = libc::CMSG_FIRSTHDR(&message);
-        let whole = !header.is_null()
-            && (*header).cmsg_type == libc::SCM_RIGHTS
-            && (*header).cmsg_len as usize == libc::CMSG_LEN(length) as usize;
-        let list = || libc::CMSG_DATA(header).cast::<[RawFd; DESCRIPTORS]>().read_unaligned();
-        Ok((count as usize, whole.then(list)))
-    }
-}
-
 /// Receives bytes only: descriptors that come along are dropped by the kernel.
 pub fn receive_plain(socket: RawFd, bytes: &mut [u8]) -> Sys<usize> {
     // SAFETY: the pointer and length describe a live, writable slice.
     again(|| check(unsafe { libc::recv(socket, bytes.as_mut_ptr().cast(), bytes.len(), 0) } as _))
         .map(|count| count as usize)
-}
-
-/// Repeats a call that a signal interrupted, or that told us of a reset: the
-/// other side closed with something of ours unread. That is told once, and
-/// what it had sent before comes after.
-fn again(mut call: impl FnMut() -> Sys<libc::c_long>) -> Sys<libc::c_long> {
-    loop {
-        match call() {
-            Err(libc::EINTR | libc::ECONNRESET) => {}
-            other => return other,
-        }
-    }
 }
 
 const ADDRESS_SIZE: libc::socklen_t = size_of::<libc::sockaddr_un>() as libc::socklen_t;

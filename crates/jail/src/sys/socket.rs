@@ -12,60 +12,6 @@ pub fn pair() -> Sys<(RawFd, RawFd)> {
     Ok((ends[0], ends[1]))
 }
 
-/// Room for one descriptor as ancillary data.
-#[repr(C, align(8))]
-struct Ancillary([u8; 32]);
-
-/// Sends one message, with a descriptor if there is one.
-pub fn send(socket: RawFd, bytes: &[u8], descriptor: Option<RawFd>) -> Sys<()> {
-    let mut part = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
-    let mut room = Ancillary([0; 32]);
-    // SAFETY: all-zero bytes are a valid `msghdr`; every pointer set below is
-    // live until `sendmsg` returns, and `room` is large enough for one fd.
-    unsafe {
-        let mut message: libc::msghdr = std::mem::zeroed();
-        message.msg_iov = &mut part;
-        message.msg_iovlen = 1;
-        if let Some(fd) = descriptor {
-            message.msg_control = room.0.as_mut_ptr().cast();
-            message.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as _;
-            let header = libc::CMSG_FIRSTHDR(&message);
-            (*header).cmsg_level = libc::SOL_SOCKET;
-            (*header).cmsg_type = libc::SCM_RIGHTS;
-            (*header).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
-            libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(fd);
-        }
-        check(libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL) as _).map(|_| ())
-    }
-}
-
-/// Receives one message and the descriptor it carried. A count of 0 means the
-/// other side is gone.
-pub fn receive(socket: RawFd, bytes: &mut [u8]) -> Sys<(usize, Option<RawFd>)> {
-    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    let mut room = Ancillary([0; 32]);
-    // SAFETY: as in `send`; the kernel writes at most `msg_controllen` bytes.
-    unsafe {
-        let mut message: libc::msghdr = std::mem::zeroed();
-        message.msg_iov = &mut part;
-        message.msg_iovlen = 1;
-        message.msg_control = room.0.as_mut_ptr().cast();
-        message.msg_controllen = room.0.len() as _;
-        let count = loop {
-            match check(libc::recvmsg(socket, &mut message, libc::MSG_CMSG_CLOEXEC) as _) {
-                // The other side closed with something of ours unread. Told
-                // once; what it had sent before comes after.
-                Err(libc::EINTR | libc::ECONNRESET) => {}
-                other => break other?,
-            }
-        };
-        let header = libc::CMSG_FIRSTHDR(&message);
-        let carried = !header.is_null() && (*header).cmsg_type == libc::SCM_RIGHTS;
-        let fd = carried.then(|| libc::CMSG_DATA(header).cast::<RawFd>().read_unaligned());
-        Ok((count as usize, fd))
-    }
-}
-
 /// Two connected sockets for a stream of bytes.
 pub fn stream_pair() -> Sys<(RawFd, RawFd)> {
     let mut ends = [0; 2];
@@ -75,23 +21,23 @@ pub fn stream_pair() -> Sys<(RawFd, RawFd)> {
     Ok((ends[0], ends[1]))
 }
 
-/// So many descriptors travel with one message.
-const MANY: usize = 16;
+/// So many descriptors travel with one message at most.
+pub const DESCRIPTORS_MAX: usize = 16;
 
-/// Room for [`MANY`] descriptors as ancillary data.
+/// Room for their numbers and a header, as ancillary data.
 #[repr(C, align(8))]
-struct AncillaryMany([u8; 96]);
+struct Ancillary([u8; 96]);
 
-/// Sends bytes with up to [`MANY`] descriptors.
-pub fn send_many(socket: RawFd, bytes: &[u8], descriptors: &[RawFd]) -> Sys<()> {
-    if descriptors.len() > MANY {
+/// Sends one message, with descriptors. Never raises a signal.
+pub fn send(socket: RawFd, bytes: &[u8], descriptors: &[RawFd], flags: i32) -> Sys<()> {
+    if descriptors.len() > DESCRIPTORS_MAX {
         return Err(libc::EINVAL);
     }
     let mut part = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
-    let mut room = AncillaryMany([0; 96]);
+    let mut room = Ancillary([0; 96]);
     let size = size_of_val(descriptors) as u32;
     // SAFETY: all-zero bytes are a valid `msghdr`; every pointer set below is
-    // live until `sendmsg` returns; `room` holds a header and MANY numbers.
+    // live until `sendmsg` returns; `room` holds a header and that many numbers.
     let sent = unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &mut part;
@@ -108,7 +54,7 @@ pub fn send_many(socket: RawFd, bytes: &[u8], descriptors: &[RawFd]) -> Sys<()> 
                 place.add(index).write_unaligned(*fd);
             }
         }
-        check(libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL) as _)?
+        check(libc::sendmsg(socket, &message, flags | libc::MSG_NOSIGNAL) as _)?
     };
     if sent as usize == bytes.len() { Ok(()) } else { Err(libc::EMSGSIZE) }
 }
@@ -129,36 +75,46 @@ pub fn send_whole(socket: RawFd, mut bytes: &[u8]) -> Sys<()> {
     Ok(())
 }
 
-/// Receives bytes and the descriptors that came with them. A count of 0 means
+/// Descriptors that came with a message, in order: ours to close.
+pub type Carried = [Option<RawFd>; DESCRIPTORS_MAX];
+
+/// Receives one message and the descriptors it carried. A count of 0 means
 /// the other side is gone.
-pub fn receive_many(socket: RawFd, bytes: &mut [u8]) -> Sys<(usize, [Option<RawFd>; MANY])> {
+pub fn receive(socket: RawFd, bytes: &mut [u8], flags: i32) -> Sys<(usize, Carried)> {
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    let mut room = AncillaryMany([0; 96]);
-    let mut list = [None; MANY];
-    // SAFETY: as in `send_many`; the kernel writes at most `msg_controllen`
-    // bytes and says in `cmsg_len` how many.
+    let mut room = Ancillary([0; 96]);
+    let mut carried = [None; DESCRIPTORS_MAX];
+    // SAFETY: as in `send`; the kernel writes at most `msg_controllen` bytes
+    // and says in `cmsg_len` how many.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &mut part;
         message.msg_iovlen = 1;
         message.msg_control = room.0.as_mut_ptr().cast();
         message.msg_controllen = room.0.len() as _;
-        let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_WAITALL;
-        let count = loop {
-            match check(libc::recvmsg(socket, &mut message, flags) as _) {
-                Err(libc::EINTR) => {}
-                other => break other?,
-            }
-        };
+        let flags = flags | libc::MSG_CMSG_CLOEXEC;
+        let count = again(|| check(libc::recvmsg(socket, &mut message, flags) as _))?;
         let header = libc::CMSG_FIRSTHDR(&message);
         if !header.is_null() && (*header).cmsg_type == libc::SCM_RIGHTS {
             let size = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
             let place = libc::CMSG_DATA(header).cast::<RawFd>();
-            for (index, slot) in list.iter_mut().enumerate().take(size / size_of::<RawFd>()) {
+            for (index, slot) in carried.iter_mut().enumerate().take(size / size_of::<RawFd>()) {
                 *slot = Some(place.add(index).read_unaligned());
             }
         }
-        Ok((count as usize, list))
+        Ok((count as usize, carried))
+    }
+}
+
+/// Repeats a call that a signal interrupted, or that told us of a reset: the
+/// other side closed with something of ours unread. That is told once, and
+/// what it had sent before comes after.
+pub(super) fn again(mut call: impl FnMut() -> Sys<libc::c_long>) -> Sys<libc::c_long> {
+    loop {
+        match call() {
+            Err(libc::EINTR | libc::ECONNRESET) => {}
+            other => return other,
+        }
     }
 }
 
