@@ -187,7 +187,7 @@ struct Level {
 struct Sum {
     bytes: u64,
     /// Names seen of files that have several.
-    linked: HashMap<(u64, u64), u64>,
+    linked: HashMap<(u64, u64), i64>,
     /// Count a file at its last name instead of its first.
     only_whole: bool,
 }
@@ -229,7 +229,7 @@ impl Sum {
     fn counts(&mut self, stat: &Stat) -> bool {
         let seen = self.linked.entry(identity(stat)).or_default();
         *seen += 1;
-        *seen == if self.only_whole { u64::from(stat.st_nlink) } else { 1 }
+        *seen == if self.only_whole { i64::try_from(stat.st_nlink).unwrap_or(i64::MAX) } else { 1 }
     }
 }
 

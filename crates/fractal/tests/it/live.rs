@@ -425,8 +425,10 @@ fn visitors_who_misbehave_are_seen_off() {
         let mut said = [0u8; 5];
         std::io::Read::read_exact(rude.stdout.as_mut().unwrap(), &mut said).unwrap();
         // Somebody holds it frozen now; others are still served: it can be
-        // joined, and ended.
-        assert_eq!(world.sh("x", "echo joined").unwrap().stdout, "joined\n");
+        // joined, and ended. From inside, the door is not to be seen.
+        let home = world.engine.home().display();
+        let look = format!("echo joined; ls -A {home}; ls {home}/layers/*/living-* 2>/dev/null");
+        assert_eq!(world.sh("x", &look).unwrap().stdout, "joined\n");
         rude.kill().unwrap();
         rude.wait().unwrap();
         assert!(world.counts("x"));

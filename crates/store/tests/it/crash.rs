@@ -2,7 +2,6 @@
 
 use crate::support::{child, home, open};
 use fractal_store::{Reads, Store};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Kills a child at a moment that differs from round to round, reopens, and
@@ -66,7 +65,8 @@ fn a_run_whose_process_died_is_recorded_as_lost_once() {
     victim.kill().expect("it is our child");
     let lost = |store: &Store| store.recover().expect("it writes");
     // Dead but not yet waited for: a zombie supervises nothing.
-    while Path::new(&format!("/proc/{}/exe", victim.id())).canonicalize().is_ok() {
+    let state = || std::fs::read_to_string(format!("/proc/{}/stat", victim.id()));
+    while !state().expect("nobody waited for it").contains(") Z ") {
         std::thread::sleep(Duration::from_millis(1));
     }
     let runs = lost(&store);
