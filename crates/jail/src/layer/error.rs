@@ -1,7 +1,7 @@
 //! What can go wrong while reading a layer, and how it reads at the engine's
 //! door.
 
-use fractal_model::{Code, Error, SandboxPath};
+use fractal_model::{Code, Error, SandboxPath, format_bytes};
 use rustix::io::Errno;
 
 /// The result of everything in this module.
@@ -26,6 +26,20 @@ pub enum LayerError {
         path: SandboxPath,
         /// What was wanted.
         wanted: &'static str,
+    },
+    /// More than a copy may hold.
+    #[error(
+        "`{path}` is too large or too deep to be copied: {} found, {} is the limit",
+        format_bytes(*bytes),
+        format_bytes(*bytes_max)
+    )]
+    TooLarge {
+        /// What.
+        path: SandboxPath,
+        /// How much was found before we stopped.
+        bytes: u64,
+        /// How much may be copied.
+        bytes_max: u64,
     },
     /// The operating system refused.
     #[error("cannot {verb} `{path}`: {source}")]
@@ -60,6 +74,7 @@ impl From<LayerError> for Error {
             LayerError::Unsupported => Code::Unsupported,
             LayerError::NotFound { .. } => Code::NotFound,
             LayerError::Kind { .. } => Code::Invalid,
+            LayerError::TooLarge { .. } => Code::Limit,
             LayerError::Io { source, .. } => io_code(source),
         };
         Error::new(code, error.to_string())

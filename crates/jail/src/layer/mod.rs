@@ -22,6 +22,7 @@ mod open;
 mod usage;
 mod view;
 mod walk;
+mod whole;
 mod write;
 
 pub use autorun::is_autorun;
@@ -33,6 +34,7 @@ pub use error::{LayerError, Result};
 pub use usage::{DiskUsage, disk_usage};
 pub use view::{DirEntry, View};
 pub use walk::{Step, Walked};
+pub use whole::{is_whole, make_whole};
 pub use write::Writer;
 
 use open::Scope;

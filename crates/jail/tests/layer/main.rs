@@ -8,3 +8,4 @@ mod overlay;
 mod speed;
 mod support;
 mod unreadable;
+mod whole;
