@@ -124,6 +124,7 @@ pub fn spawn(spec: &Spec, stdio: Option<[OwnedFd; 3]>) -> Result<Running, JailEr
     reap_monitors();
     let started = Instant::now();
     let plan = plan(spec)?;
+    let spec = &*crate::copied::translate(spec);
     let system = |what: &str| {
         let what = what.to_owned();
         move |errno: i32| JailError::System { what, errno }
@@ -145,7 +146,9 @@ pub fn spawn(spec: &Spec, stdio: Option<[OwnedFd; 3]>) -> Result<Running, JailEr
     let shell = [c"sh".to_owned(), c"".to_owned()];
     let mut shell_argv: Vec<*const libc::c_char> = shell.iter().map(|text| text.as_ptr()).collect();
     shell_argv.extend(argv.iter().skip(1));
-    let filter = seccomp::program();
+    let filter = seccomp::program(plan.copied);
+    let door = plan.copied.map(|_| socket::pair()).transpose();
+    let door = door.map_err(system("make a control channel"))?.map(|(a, b)| (own(a), own(b)));
     let cwd = c_string(spec.cwd.as_os_str())?;
     let marker = dirty_marker(spec)?;
     let locked_dirs = locked_dirs(spec, &plan)?;
@@ -153,6 +156,7 @@ pub fn spawn(spec: &Spec, stdio: Option<[OwnedFd; 3]>) -> Result<Running, JailEr
     let mut keep: Vec<RawFd> = vec![theirs.as_raw_fd(), sync_a.as_raw_fd(), sync_b.as_raw_fd()];
     keep.extend(stdio_raw.iter().flatten().map(AsRawFd::as_raw_fd));
     keep.extend(plan.join.iter().flatten());
+    keep.extend(door.iter().flat_map(|(a, b)| [a.as_raw_fd(), b.as_raw_fd()]));
     keep.sort_unstable();
     let prepared = Prepared {
         plan: &plan,
@@ -167,6 +171,7 @@ pub fn spawn(spec: &Spec, stdio: Option<[OwnedFd; 3]>) -> Result<Running, JailEr
         stdio: stdio_raw
             .as_ref()
             .map(|fds| [fds[0].as_raw_fd(), fds[1].as_raw_fd(), fds[2].as_raw_fd()]),
+        door: door.as_ref().map(|(a, b)| (a.as_raw_fd(), b.as_raw_fd())),
         keep: &keep,
         deadline_ms: spec.limits.time_ms.map(|ms| process::monotonic_ms().saturating_add(ms)),
         memory_watch: spec.limits.memory_bytes.filter(|_| !plan.cgroup.limits_memory),

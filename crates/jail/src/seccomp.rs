@@ -4,6 +4,10 @@
 //! and the other fences already bound what ordinary calls can reach. The
 //! rules are data; a small assembler turns them into a BPF program.
 
+pub(crate) mod copied;
+
+pub use copied::Copied;
+
 use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W,
 };
@@ -19,6 +23,10 @@ enum When {
     OneOf { arg: u32, values: &'static [u32] },
     /// Refuse when argument `arg` (low 32 bits) is none of these.
     NoneOf { arg: u32, values: &'static [u32] },
+    /// Refuse when these bits of argument `arg` are none of these.
+    MaskedNoneOf { arg: u32, mask: u32, values: &'static [u32] },
+    /// Refuse when the flags in argument `arg` open for reading and truncate.
+    TruncatesReadOnly { arg: u32 },
 }
 
 struct Rule {
@@ -152,8 +160,8 @@ const RULES: &[Rule] = &[
 ];
 
 /// How many rules there are, for `--explain`.
-pub fn rule_count() -> usize {
-    RULES.len()
+pub fn rule_count(copied: Option<Copied>) -> usize {
+    RULES.len() + copied.map_or(0, |copied| copied.rules().count() + copied.asked().count())
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -179,8 +187,8 @@ const fn refuse(errno: i32) -> u32 {
     libc::SECCOMP_RET_ERRNO | errno as u32
 }
 
-/// The filter for programs inside.
-pub fn program() -> Vec<libc::sock_filter> {
+/// The filter for programs inside; the tier `copied` has more rules.
+pub fn program(copied: Option<Copied>) -> Vec<libc::sock_filter> {
     let mut code = vec![
         load(OFFSET_ARCH),
         // A 32-bit call (int 0x80) has numbers of its own: refuse them all.
@@ -190,8 +198,12 @@ pub fn program() -> Vec<libc::sock_filter> {
         jump(BPF_JGE, X32_BIT, 0, 1),
         ret(refuse(libc::ENOSYS)),
     ];
-    for rule in RULES {
+    for rule in RULES.iter().chain(copied.into_iter().flat_map(Copied::rules)) {
         code.extend(rule.assemble());
+    }
+    for call in copied.into_iter().flat_map(Copied::asked) {
+        code.push(jump(BPF_JEQ, call as u32, 0, 1));
+        code.push(ret(libc::SECCOMP_RET_USER_NOTIF));
     }
     // Raw IPv4 and IPv6 sockets; netlink's type is "raw" too and harmless.
     let raw = raw_socket_rule();
@@ -221,13 +233,22 @@ impl Rule {
             }
             When::NoneOf { arg, values } => {
                 let mut body = vec![load(offset_arg(arg))];
-                for (index, value) in values.iter().enumerate() {
-                    // Past the remaining comparisons and the refusal.
-                    body.push(jump(BPF_JEQ, *value, (values.len() - index) as u8, 0));
-                }
-                body.push(refusal);
+                body.extend(none_of(values, refusal));
                 body
             }
+            When::MaskedNoneOf { arg, mask, values } => {
+                let mut body =
+                    vec![load(offset_arg(arg)), statement(BPF_ALU | BPF_AND | BPF_K, mask)];
+                body.extend(none_of(values, refusal));
+                body
+            }
+            When::TruncatesReadOnly { arg } => vec![
+                load(offset_arg(arg)),
+                jump(BPF_JSET, libc::O_TRUNC as u32, 0, 3),
+                statement(BPF_ALU | BPF_AND | BPF_K, libc::O_ACCMODE as u32),
+                jump(BPF_JEQ, libc::O_RDONLY as u32, 0, 1),
+                refusal,
+            ],
         };
         let needs_reload = !matches!(self.when, When::Always);
         let skip = body.len() as u8 + u8::from(needs_reload);
@@ -238,6 +259,13 @@ impl Rule {
         }
         code
     }
+}
+
+fn none_of(values: &[u32], refusal: libc::sock_filter) -> Vec<libc::sock_filter> {
+    // Past the remaining comparisons and the refusal.
+    let past = |index: usize| (values.len() - index) as u8;
+    let compare = |(index, value): (usize, &u32)| jump(BPF_JEQ, *value, past(index), 0);
+    values.iter().enumerate().map(compare).chain([refusal]).collect()
 }
 
 fn raw_socket_rule() -> Vec<libc::sock_filter> {
@@ -274,9 +302,12 @@ fn jump(comparison: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
 mod tests {
     use super::*;
 
-    /// Runs the program as the kernel would.
     fn verdict(arch: u32, number: u32, args: [u64; 3]) -> u32 {
-        let code = program();
+        verdict_of(&program(None), arch, number, args)
+    }
+
+    /// Runs the program as the kernel would.
+    fn verdict_of(code: &[libc::sock_filter], arch: u32, number: u32, args: [u64; 3]) -> u32 {
         let word = |offset: u32| match offset {
             OFFSET_NUMBER => number,
             OFFSET_ARCH => arch,
@@ -340,6 +371,59 @@ mod tests {
         }
         check(libc::SYS_socketpair, [libc::AF_UNIX as u64, stream, 0], ALLOW);
         check(libc::SYS_socketpair, [libc::AF_VSOCK as u64, stream, 0], refuse(libc::EAFNOSUPPORT));
+    }
+
+    fn check_copied(copied: Copied, call: libc::c_long, args: [u64; 3], expect: u32) {
+        let got = verdict_of(&program(Some(copied)), ARCH, call as u32, args);
+        assert_eq!(got, expect, "call {call} {args:?} {copied:?}");
+    }
+
+    #[test]
+    fn without_namespaces_sockets_lead_nowhere() {
+        let (none, host) =
+            (Copied { network: false, landlock: 7 }, Copied { network: true, landlock: 7 });
+        let stream = libc::SOCK_STREAM as u64;
+        for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK] {
+            check_copied(none, libc::SYS_socket, [family as u64, stream, 0], refuse(libc::EACCES));
+        }
+        check_copied(host, libc::SYS_socket, [libc::AF_INET as u64, stream, 0], ALLOW);
+        check_copied(
+            host,
+            libc::SYS_socket,
+            [libc::AF_UNIX as u64, stream, 0],
+            refuse(libc::EACCES),
+        );
+        let unix = libc::AF_UNIX as u64;
+        let closing = stream | libc::SOCK_CLOEXEC as u64;
+        check_copied(none, libc::SYS_socketpair, [unix, closing, 0], ALLOW);
+        let datagram = libc::SOCK_DGRAM as u64;
+        let refused = refuse(libc::EPROTONOSUPPORT);
+        check_copied(none, libc::SYS_socketpair, [unix, datagram, 0], refused);
+    }
+
+    #[test]
+    fn others_are_left_alone_and_attributes_are_asked_about() {
+        let new = Copied { network: false, landlock: 7 };
+        check_copied(new, libc::SYS_prlimit64, [0, 7, 0], ALLOW);
+        check_copied(new, libc::SYS_prlimit64, [1234, 7, 0], refuse(libc::EPERM));
+        check_copied(new, libc::SYS_setpriority, [0, 0, 5], ALLOW);
+        check_copied(new, libc::SYS_setpriority, [2, 0, 5], refuse(libc::EPERM));
+        check_copied(new, libc::SYS_shmget, [0; 3], refuse(libc::ENOSYS));
+        check_copied(new, libc::SYS_fchmodat, [0; 3], libc::SECCOMP_RET_USER_NOTIF);
+        check_copied(new, libc::SYS_kill, [1234, 9, 0], ALLOW);
+        check_copied(new, libc::SYS_read, [0; 3], ALLOW);
+    }
+
+    #[test]
+    fn an_older_landlock_is_made_up_for() {
+        let old = Copied { network: false, landlock: 1 };
+        check_copied(old, libc::SYS_kill, [1234, 9, 0], libc::SECCOMP_RET_USER_NOTIF);
+        check_copied(old, libc::SYS_pidfd_send_signal, [3, 9, 0], refuse(libc::ENOSYS));
+        check_copied(old, libc::SYS_truncate, [0; 3], refuse(libc::EPERM));
+        let open = |flags: i32| [0, 0, flags as u64];
+        check_copied(old, libc::SYS_openat, open(libc::O_TRUNC), refuse(libc::EACCES));
+        check_copied(old, libc::SYS_openat, open(libc::O_TRUNC | libc::O_WRONLY), ALLOW);
+        check_copied(old, libc::SYS_openat, open(libc::O_RDONLY), ALLOW);
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub(super) fn init(prepared: &Prepared<'_>, user_namespace: RawFd, living: Held)
     security::hide_memory();
     // A change of user clears the wish to die with the parent: last of all.
     let _ = security::die_with_parent();
+    if let Err(errno) = super::copied::prepare_init(prepared) {
+        give_up(prepared, Message::with(wire::FENCE_FAILED, Fence::Capabilities as i32, errno));
+    }
     let stdio = open_stdio(prepared);
     let child_signals = process::child_signal_fd().unwrap_or(-1);
     let _ = Message::of(wire::STARTED).send(prepared.control, None);
@@ -52,7 +55,10 @@ pub(super) fn init(prepared: &Prepared<'_>, user_namespace: RawFd, living: Held)
     match process::start_sharing_memory(&mut become_it, libc::SIGCHLD) {
         Ok(child) => {
             stdio.iter().for_each(|fd| fd::close(*fd));
-            reap(prepared, child, child_signals)
+            match prepared.door {
+                Some(door) => super::copied::attend(prepared, child, child_signals, door),
+                None => reap(prepared, child, child_signals),
+            }
         }
         Err(errno) => {
             give_up(prepared, Message::with(wire::FENCE_FAILED, Fence::Fork as i32, errno))
@@ -103,7 +109,9 @@ fn open_stdio(prepared: &Prepared<'_>) -> [RawFd; 3] {
         give_up(prepared, Message::with(wire::FENCE_FAILED, Fence::Terminal as i32, errno))
     };
     let flags = libc::O_RDWR | libc::O_NOCTTY;
-    let master = match fd::open(c"/dev/pts/ptmx", flags, 0) {
+    // Without mounts of our own the host's terminals are the only ones.
+    let maker = if prepared.door.is_some() { c"/dev/ptmx" } else { c"/dev/pts/ptmx" };
+    let master = match fd::open(maker, flags, 0) {
         Ok(master) => master,
         Err(errno) => failed(errno),
     };
@@ -154,7 +162,7 @@ fn reap(prepared: &Prepared<'_>, program: i32, child_signals: RawFd) -> ! {
     }
 }
 
-fn report_ended(prepared: &Prepared<'_>, status: i32) {
+pub(super) fn report_ended(prepared: &Prepared<'_>, status: i32) {
     let usage = process::children_usage();
     let mut message = Message::with(wire::ENDED, status, 0);
     message.values = [

@@ -6,12 +6,15 @@
 //! **program** puts up the last fences and becomes the command. Nothing here
 //! allocates, locks or unwinds: all data was prepared before the first clone.
 
+mod copied;
+mod deputy;
 mod init;
 mod monitor;
 mod program;
 mod text;
 
 pub use monitor::monitor;
+pub(crate) use text::PathBuffer;
 
 use crate::plan::Plan;
 use crate::sys::Errno;
@@ -48,6 +51,9 @@ pub struct Prepared<'a> {
     pub sync: (RawFd, RawFd),
     /// The program's descriptors 0, 1 and 2; none means a terminal.
     pub stdio: Option<[RawFd; 3]>,
+    /// Channel through which the program hands init the calls that it must
+    /// answer: init's end, the program's end.
+    pub door: Option<(RawFd, RawFd)>,
     /// Sorted descriptors that outlive the first clone.
     pub keep: &'a [RawFd],
     /// When the run must be over, on the monotonic clock.

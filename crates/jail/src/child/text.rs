@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 /// `/proc/<pid>/<file>` without allocation.
-pub(super) struct PathBuffer(TextBuffer<48>);
+pub(crate) struct PathBuffer(TextBuffer<48>);
 
 impl PathBuffer {
     pub fn new() -> PathBuffer {
@@ -13,6 +13,26 @@ impl PathBuffer {
     pub fn text(&mut self, text: &[u8]) -> &CStr {
         self.0.clear();
         self.0.push(text);
+        self.0.push(b"\0");
+        CStr::from_bytes_until_nul(self.0.bytes()).unwrap_or(c"/proc/self/none")
+    }
+
+    /// `/proc/<pid>/fd/<fd>`.
+    pub fn proc_descriptor(&mut self, pid: i32, fd: i32) -> &CStr {
+        self.0.clear();
+        self.0.push(b"/proc/");
+        self.0.push_number(pid as u64);
+        self.0.push(b"/fd/");
+        self.0.push_number(fd as u64);
+        self.0.push(b"\0");
+        CStr::from_bytes_until_nul(self.0.bytes()).unwrap_or(c"/proc/self/none")
+    }
+
+    /// The name of a descriptor of ours that leads to just what it holds.
+    pub fn own_descriptor(&mut self, fd: i32) -> &CStr {
+        self.0.clear();
+        self.0.push(b"/proc/self/fd/");
+        self.0.push_number(fd as u64);
         self.0.push(b"\0");
         CStr::from_bytes_until_nul(self.0.bytes()).unwrap_or(c"/proc/self/none")
     }

@@ -7,6 +7,7 @@
 
 pub mod fd;
 pub mod mount;
+pub mod notify;
 pub mod process;
 pub mod security;
 pub mod socket;

@@ -171,6 +171,12 @@ pub fn kill_pidfd(pidfd: RawFd, signal: i32) -> Sys<()> {
     .map(|_| ())
 }
 
+/// A descriptor for a process that need not be our child.
+pub fn open_pidfd(pid: i32) -> Sys<RawFd> {
+    // SAFETY: plain integers.
+    check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) }).map(|fd| fd as RawFd)
+}
+
 /// Blocks every signal and returns a descriptor that tells of `SIGCHLD`.
 pub fn child_signal_fd() -> Sys<RawFd> {
     // SAFETY: the sets are live and initialised by the calls before use.
