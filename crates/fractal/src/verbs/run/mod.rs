@@ -5,6 +5,7 @@
 //! compare, and settle everything in one transaction with the record.
 
 mod claim;
+mod copied;
 pub mod place;
 mod settle;
 mod spec;
@@ -81,8 +82,11 @@ pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunR
         return Err(Error::invalid("there is no command to run").hint("fractal run -- CMD"));
     }
     let mut place = decide(engine, caller, &run)?;
+    copied::check(engine, caller, &run, &place)?;
     claim(engine, &mut place)?;
-    match execute(engine, caller, &run, &place, io) {
+    let ran = copied::materialise(engine, &place)
+        .and_then(|()| execute(engine, caller, &run, &place, io));
+    match ran {
         Ok(done) => settle(engine, caller, &run, place, done),
         Err(error) => {
             abandon(engine, &place);
@@ -94,8 +98,11 @@ pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunR
 /// The plan of a run as text.
 pub fn explain(engine: &Engine, caller: &Caller, run: &Run) -> Result<Vec<String>> {
     let place = decide(engine, caller, run)?;
+    copied::check(engine, caller, run, &place)?;
     let spec = spec(engine, caller, run, &place)?;
-    Ok(fractal_jail::explain(&spec)?)
+    let mut lines = copied::explain(engine, &place);
+    lines.extend(fractal_jail::explain(&spec)?);
+    Ok(lines)
 }
 
 /// What came out of the jail.
