@@ -30,7 +30,7 @@ pub(super) fn prepare_init(prepared: &Prepared<'_>) -> Sys<()> {
     }
     security::adopt_orphans()?;
     security::outlive_parent();
-    security::set_capabilities(0)
+    security::keep_capabilities(0)
 }
 
 /// The program's filter; calls that init answers are heard at the door.
