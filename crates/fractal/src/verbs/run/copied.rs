@@ -51,7 +51,8 @@ pub(super) fn freeze(engine: &Engine, place: &mut Place) -> Result<()> {
     if place.tier != Tier::Copied {
         return Ok(());
     }
-    let (store, base) = (&engine.store, new_id());
+    // Ids grow with time, and what stands on a layer is younger than it.
+    let (store, base) = (&engine.store, place.row.top);
     let view = engine.host_view(&place.row, Vec::new())?;
     store.new_layer_dir(base)?;
     let label = label(place.run_id);
@@ -64,6 +65,7 @@ pub(super) fn freeze(engine: &Engine, place: &mut Place) -> Result<()> {
         return Err(error);
     }
     place.row.base = Some(base);
+    place.row.top = new_id();
     Ok(())
 }
 
