@@ -1,9 +1,9 @@
 //! What a sandbox sees, assembled from its rows for reading.
 
 use crate::Engine;
-use fractal_jail::layer::{Layer, View};
+use fractal_jail::layer::{Layer, Marks, View, adopt_whole};
 use fractal_model::{Id, Result, SandboxPath};
-use fractal_store::{Reads, SandboxRow};
+use fractal_store::{LayerRow, Reads, SandboxRow};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -27,11 +27,12 @@ impl Engine {
     /// stack (a snapshot).
     pub(crate) fn views(&self, row: &SandboxRow, base: Option<Id>) -> Result<Views> {
         let stack = self.store.stack(row.top)?;
+        self.adopt_copies(row, &stack)?;
         let cut = match base {
             None => stack.len(),
             Some(base) => stack.iter().position(|layer| layer.id == base).unwrap_or(stack.len()),
         };
-        let open = |ids: &[fractal_store::LayerRow]| -> Result<Vec<Layer>> {
+        let open = |ids: &[LayerRow]| -> Result<Vec<Layer>> {
             ids.iter()
                 .map(|layer| {
                     Ok(Layer::open(&self.store.layer_tree(layer.id))?.marked_by(self.marks()))
@@ -39,6 +40,19 @@ impl Engine {
                 .collect()
         };
         Ok(Views { own: open(&stack[..cut])?, base: self.host_view(row, open(&stack[cut..])?)? })
+    }
+
+    /// Root's overlays read marks that only privileges can write; copies made
+    /// without them get theirs before the first look.
+    pub(crate) fn adopt_copies(&self, row: &SandboxRow, stack: &[LayerRow]) -> Result<()> {
+        if self.marks() != Marks::Trusted {
+            return Ok(());
+        }
+        let project = path_of(&row.directory)?;
+        for layer in stack {
+            adopt_whole(&self.store.layer_dir(layer.id), &project)?;
+        }
+        Ok(())
     }
 
     /// Whether nothing was written since the last seal.

@@ -309,3 +309,23 @@ fn the_plan_can_be_read_first() {
     }
     assert!(bare.layers().is_empty());
 }
+
+#[test]
+fn a_better_tier_later_sees_the_same() {
+    let Some(bare) = Bare::new() else { return };
+    bare.make("one", "rm gone.txt; mkdir d; echo new > d/new.txt");
+    bare.ok(&["snapshot", "one", "s"]);
+    bare.sh("one", "rm kept.txt");
+    let before = bare.changed("one");
+    let world = &bare.0;
+    let (_, doctor) = world.json(&["doctor", "--json"]);
+    if doctor["tier"] == "copied" {
+        eprintln!("skipped: no better tier on this machine");
+        return;
+    }
+    let run = ["run", "--in", "one", "--", "sh", "-c", "ls; rm d/new.txt; echo x > gone.txt"];
+    assert_eq!(world.ok(&run).out, "d\n");
+    assert_ne!(bare.changed("one"), before);
+    assert_eq!(bare.changed("one"), ["A d/", "M gone.txt", "D kept.txt"]);
+    assert_eq!(bare.sh("one", "ls").out, "d\ngone.txt\n", "and back again");
+}

@@ -34,7 +34,7 @@ pub use error::{LayerError, Result};
 pub use usage::{DiskUsage, disk_usage};
 pub use view::{DirEntry, View};
 pub use walk::{Step, Walked};
-pub use whole::{is_whole, make_whole};
+pub use whole::{adopt_whole, is_whole, make_whole};
 pub use write::Writer;
 
 use open::Scope;

@@ -20,6 +20,13 @@ use std::path::Path;
 /// The mark of layers that were written without privileges.
 const OPAQUE: &str = "user.overlay.opaque";
 
+/// The same mark of layers that root's overlays read.
+const TRUSTED: &str = "trusted.overlay.opaque";
+
+/// Beside the tree of a layer that was made whole, where no program can write:
+/// tells our mark from one that a program of root's set on its own directory.
+const MADE: &str = "whole";
+
 /// Whether the layer with this tree holds all of the directory at `path`.
 pub fn is_whole(tree: &Path, path: &SandboxPath) -> Result<bool> {
     let layer = Layer::open(tree)?.marked_by(Marks::User);
@@ -59,10 +66,29 @@ pub fn make_whole(
     }
     let tree = layer.join("tree");
     Writer::open(&tree, view, false)?.directory(&parent, 0o755, (0, 0))?;
+    std::fs::write(layer.join(MADE), "").map_err(|source| LayerError::Io {
+        verb: "mark",
+        path: layer.display().to_string(),
+        source,
+    })?;
     let name = super::view::c_name(&name);
     put_in_place(&aside, &name, &tree, &parent)
         .map_err(|errno| LayerError::io("keep the copy of", path, errno))?;
     Ok(copied)
+}
+
+/// Makes a copy mean to root's overlays what it means to everybody: root
+/// without privileges could not leave their mark, root with them can.
+pub fn adopt_whole(layer: &Path, path: &SandboxPath) -> Result<()> {
+    let tree = layer.join("tree");
+    if !layer.join(MADE).exists() || !is_whole(&tree, path)? {
+        return Ok(());
+    }
+    let fail = |errno| LayerError::io("mark", path, errno);
+    let tree = Layer::open(&tree)?;
+    let Some(relative) = relative(path) else { return Ok(()) };
+    let copy = open::directory(&*tree.root, &relative, Scope::Layer).map_err(fail)?;
+    rustix::fs::fsetxattr(&copy, TRUSTED, b"y", XattrFlags::empty()).map_err(fail)
 }
 
 /// Moves the finished copy to its place in the tree.
