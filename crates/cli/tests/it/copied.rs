@@ -174,7 +174,7 @@ fn what_it_cannot_do_is_refused_with_a_hint() {
     if !crate::world::is_root() {
         let closed = bare.0.project().join("closed");
         std::fs::write(&closed, "").expect("a file");
-        let none = std::os::unix::fs::PermissionsExt::from_mode(0);
+        let none = std::os::unix::fs::PermissionsExt::from_mode(0o0);
         std::fs::set_permissions(&closed, none).expect("chmod");
         bare.refused(&["run", "--", "true"], "closed");
         bare.ok(&["run", "--hide", &hidden(&bare, "closed"), "--", "true"]);
