@@ -53,6 +53,9 @@ const TOOLS: [&str; 17] = [
     "RBENV_ROOT",
 ];
 
+/// What the owner of the system could read in it, and no program needs.
+const CLOSED: [&str; 2] = ["/etc/shadow", "/etc/gshadow"];
+
 /// Variables that would lead into the real home.
 const HOMES: [&str; 5] =
     ["CARGO_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"];
@@ -167,8 +170,10 @@ pub(crate) fn readable(spec: &Spec, hidden: &[(PathBuf, bool)]) -> Vec<(PathBuf,
     let project = real(&spec.stack.project);
     let home = value(&spec.env, "HOME").map(|home| real(Path::new(home)));
     let state = real(&spec.stack.state_dir);
-    let secret = hidden.iter().map(|(path, _)| path).filter(|path| may_open(path));
-    let closed: Vec<&Path> = secret.chain([&project, &state]).map(PathBuf::as_path).collect();
+    let secret = hidden.iter().map(|(path, _)| path.as_path()).chain(CLOSED.map(Path::new));
+    let closed: Vec<&Path> = (secret.filter(|path| may_open(path)))
+        .chain([project.as_path(), state.as_path()])
+        .collect();
     // A tool that lies beside the user's files does not open them.
     let above = |path: &Path| {
         let inner = [Some(&project), home.as_ref(), Some(&state)];

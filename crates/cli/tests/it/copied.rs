@@ -207,6 +207,15 @@ fn nothing_outside_is_written_or_read() {
 }
 
 #[test]
+fn the_disk_limit_counts_scratch_space_too() {
+    let Some(bare) = Bare::new() else { return };
+    let script = "for n in $(seq 20); do head -c 1000000 /dev/zero > $TMPDIR/$n; done; sleep 5";
+    let args = ["run", "--json", "--rm", "--disk", "5m", "--", "sh", "-c", script];
+    let json: serde_json::Value = serde_json::from_str(&bare.fractal(&args).out).expect("JSON");
+    assert_eq!(json["outcome"], "disk", "{json}");
+}
+
+#[test]
 fn two_runs_share_a_sandbox() {
     let Some(bare) = Bare::new() else { return };
     bare.make("one", "echo 0 > count");

@@ -27,10 +27,12 @@ const TRUSTED: &str = "trusted.overlay.opaque";
 /// tells our mark from one that a program of root's set on its own directory.
 const MADE: &str = "whole";
 
-/// Whether the layer with this tree holds all of the directory at `path`.
-pub fn is_whole(tree: &Path, path: &SandboxPath) -> Result<bool> {
-    let layer = Layer::open(tree)?.marked_by(Marks::User);
-    let Some(relative) = relative(path) else { return Ok(false) };
+/// Whether the layer in `layer` holds a copy of ours of all of the directory
+/// at `path`.
+pub fn is_whole(layer: &Path, path: &SandboxPath) -> Result<bool> {
+    let made = layer.join(MADE).exists();
+    let Some(relative) = relative(path).filter(|_| made) else { return Ok(false) };
+    let layer = Layer::open(&layer.join("tree"))?.marked_by(Marks::User);
     match open::directory(&*layer.root, &relative, Scope::Layer) {
         Ok(directory) => Ok(layer.is_opaque(&directory)),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(false),
@@ -80,12 +82,11 @@ pub fn make_whole(
 /// Makes a copy mean to root's overlays what it means to everybody: root
 /// without privileges could not leave their mark, root with them can.
 pub fn adopt_whole(layer: &Path, path: &SandboxPath) -> Result<()> {
-    let tree = layer.join("tree");
-    if !layer.join(MADE).exists() || !is_whole(&tree, path)? {
+    if !is_whole(layer, path)? {
         return Ok(());
     }
     let fail = |errno| LayerError::io("mark", path, errno);
-    let tree = Layer::open(&tree)?;
+    let tree = Layer::open(&layer.join("tree"))?;
     let Some(relative) = relative(path) else { return Ok(()) };
     let copy = open::directory(&*tree.root, &relative, Scope::Layer).map_err(fail)?;
     rustix::fs::fsetxattr(&copy, TRUSTED, b"y", XattrFlags::empty()).map_err(fail)

@@ -259,7 +259,7 @@ fn ready(spec: &Spec) -> Spec {
         std::fs::create_dir_all(layer.join(dir)).unwrap();
     }
     let project = fractal_model::SandboxPath::parse(spec.stack.project.to_str().unwrap()).unwrap();
-    if !is_whole(&layer.join("tree"), &project).unwrap() {
+    if !is_whole(&layer, &project).unwrap() {
         let host = Some(Layer::open(Path::new("/")).unwrap());
         let view = View { host, ..View::default() };
         let staging = layer.join(format!("work/{}-copy", spec.label));

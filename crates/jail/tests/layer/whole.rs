@@ -11,7 +11,7 @@ fn make(scene: &Scene, at: &str, bounds: &Bounds) -> Result<Copied, LayerError> 
 }
 
 fn whole(scene: &Scene, at: &str) -> bool {
-    is_whole(&scene.out("tree"), &path(at)).expect("a layer")
+    is_whole(&scene.out(""), &path(at)).expect("a layer")
 }
 
 /// What the layer in `out` says differs from the base.

@@ -75,7 +75,7 @@ pub(super) fn materialise(engine: &Engine, place: &Place) -> Result<()> {
         return Ok(());
     }
     let row = &place.row;
-    if is_whole(&engine.store.layer_tree(row.top), &path_of(&row.directory)?)? {
+    if is_whole(&engine.store.layer_dir(row.top), &path_of(&row.directory)?)? {
         return Ok(());
     }
     let view = engine.views(row, row.base)?.top();
@@ -118,7 +118,8 @@ pub(super) fn explain(engine: &Engine, place: &Place) -> Vec<String> {
     }
     let (row, project) = (&place.row, place.row.directory.display());
     let tree = engine.store.layer_tree(row.top);
-    if path_of(&row.directory).is_ok_and(|path| is_whole(&tree, &path).unwrap_or(false)) {
+    let layer = engine.store.layer_dir(row.top);
+    if path_of(&row.directory).is_ok_and(|path| is_whole(&layer, &path).unwrap_or(false)) {
         return vec![format!("copy: {project} is in {} already", tree.display())];
     }
     let mut lines = vec![format!("copy: {project} into {}", tree.display())];
