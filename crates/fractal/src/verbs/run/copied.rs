@@ -12,7 +12,7 @@ use super::place::Place;
 use super::spec::spec;
 use crate::view::path_of;
 use crate::{Caller, Engine};
-use fractal_jail::layer::{Bounds, View, is_whole, make_whole};
+use fractal_jail::layer::{Bounds, LayerError, View, is_whole, make_whole};
 use fractal_model::{Code, Error, Id, Result, Run, Tier};
 use fractal_store::{Reads, new_id};
 
@@ -91,17 +91,22 @@ fn copy(engine: &Engine, place: &Place, view: &View, layer: Id) -> Result<()> {
     let made = make_whole(view, &path_of(project)?, &store.layer_dir(layer), &staging, &bounds);
     // What was there before, or what a failure left.
     store.discard_work(layer, &name)?;
-    made.map(|_| ()).map_err(|error| explained(error.into(), place))
+    made.map(|_| ()).map_err(|error| explained(error, place))
 }
 
 /// The next command for what people meet most.
-fn explained(error: Error, place: &Place) -> Error {
+fn explained(error: LayerError, place: &Place) -> Error {
+    let too_large = matches!(error, LayerError::TooLarge { .. });
+    let error = Error::from(error);
     let hint = match error.code {
-        Code::Limit if place.policy.limits.disk_bytes.is_some() => {
-            "isolation `copied` copies the project: give the sandbox more `--disk`, or leave directories out with `--hide`"
+        Code::Limit if too_large && place.policy.limits.disk_bytes.is_some() => {
+            "isolation `copied` copies the project: give a new sandbox more `--disk`, or leave directories out with `--hide`"
+        }
+        Code::Limit if too_large => {
+            "isolation `copied` copies the project: allow more with `--disk 20g`, or leave directories out with `--hide`"
         }
         Code::Limit => {
-            "isolation `copied` copies the project: allow more with `--disk 20g`, or leave directories out with `--hide`"
+            "isolation `copied` copies the project: free some space, for example with `fractal gc`, or leave directories out with `--hide`"
         }
         Code::Denied => {
             "isolation `copied` copies the project: make it readable, or leave it out with `--hide PATH`"
