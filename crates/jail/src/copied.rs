@@ -199,6 +199,7 @@ pub(crate) fn readable(spec: &Spec, hidden: &[(PathBuf, bool)]) -> Vec<(PathBuf,
         carve(&root, &closed, &mut found);
         last = Some(root);
     }
+    found.sort();
     found
 }
 

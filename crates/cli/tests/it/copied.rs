@@ -338,3 +338,43 @@ fn a_better_tier_later_sees_the_same() {
     assert_eq!(bare.changed("one"), ["A d/", "M gone.txt", "D kept.txt"]);
     assert_eq!(bare.sh("one", "ls").out, "d\ngone.txt\n", "and back again");
 }
+
+/// Refuses what the filters of container engines refuse, and becomes its
+/// arguments: namespaces and mounts are not permitted, `clone3` is unknown.
+#[cfg(target_arch = "x86_64")]
+const LIKE_A_CONTAINER: &str = r#"
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def op(code, k, jt=0, jf=0): return struct.pack("HBBI", code, jt, jf, k)
+ALLOW, EPERM, ENOSYS = 0x7FFF0000, 0x50001, 0x50026
+load_number, load_flags = op(0x20, 0), op(0x20, 16)
+code = [load_number, op(0x15, 435, 0, 1), op(0x06, ENOSYS)]
+for number in (165, 166, 272, 308, 428, 429, 430, 442):
+    code += [op(0x15, number, 0, 1), op(0x06, EPERM)]
+code += [op(0x15, 56, 0, 3), load_flags, op(0x45, 0x7E020000, 0, 1), op(0x06, EPERM), op(0x06, ALLOW)]
+text = b"".join(code)
+buffer = ctypes.create_string_buffer(text, len(text))
+program = struct.pack("HxxxxxxQ", len(code), ctypes.addressof(buffer))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
+os.execvp(sys.argv[1], sys.argv[1:])
+"#;
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn containers_that_refuse_namespaces_by_a_filter_run_copies() {
+    let world = World::new();
+    world.write("gone.txt", "gone\n");
+    let call = |args: &[&str]| {
+        let mut command = world.command("/usr/bin/python3");
+        Answer::of(command.args(["-c", LIKE_A_CONTAINER, FRACTAL]).args(args))
+    };
+    let doctor = call(&["doctor"]);
+    assert!(doctor.out.contains("with isolation `copied`"), "{}{}", doctor.out, doctor.err);
+    let script = "rm gone.txt; echo x > x; chmod 700 x; (setsid sleep 60 &)";
+    let answer = call(&["run", "--name", "one", "--", "sh", "-c", script]);
+    assert_eq!(answer.status, 0, "{}", answer.err);
+    let changes = call(&["diff", "one", "--name-status"]).out;
+    assert_eq!(changes.lines().map(|line| &line[..1]).collect::<String>(), "DA", "{changes}");
+    let missing = call(&["run", "--isolation", "rootless", "--", "true"]);
+    assert_ne!(missing.status, 0);
+}

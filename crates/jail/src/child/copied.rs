@@ -58,13 +58,15 @@ pub(super) fn attend(
     };
     fd::close(door);
     let mut deputy = Deputy::new(listener, &prepared.plan.landlock);
+    let mut watch = MemoryWatch { next_ms: 0 };
     loop {
         let mut polled = [
             libc::pollfd { fd: child_signals, events: libc::POLLIN, revents: 0 },
             libc::pollfd { fd: prepared.sync.1, events: libc::POLLIN, revents: 0 },
             libc::pollfd { fd: deputy.listener, events: libc::POLLIN, revents: 0 },
         ];
-        let wait_ms = if prepared.memory_watch.is_some() { 20 } else { -1 };
+        let wait_ms =
+            if prepared.memory_watch.is_some() { MemoryWatch::PAUSE_MS as i32 } else { -1 };
         let _ = fd::poll(&mut polled, wait_ms);
         if polled[2].revents != 0 {
             deputy.answer_one(polled[2].revents);
@@ -90,17 +92,30 @@ pub(super) fn attend(
                 process::exit_now(0);
             }
         }
-        watch_memory(prepared);
+        watch.look(prepared);
     }
 }
 
-fn watch_memory(prepared: &Prepared<'_>) {
-    let Some(limit) = prepared.memory_watch else { return };
-    let used = watch::memory_below(process::own_pid());
-    if used > limit {
-        let mut message = Message::of(wire::MEMORY);
-        message.values[0] = used;
-        give_up(prepared, message);
+/// Adds up the memory of the family, which means a look at every process of
+/// the machine: never for more than a small share of the time.
+struct MemoryWatch {
+    next_ms: u64,
+}
+
+impl MemoryWatch {
+    const PAUSE_MS: u64 = 20;
+
+    fn look(&mut self, prepared: &Prepared<'_>) {
+        let start = process::monotonic_ms();
+        let Some(limit) = prepared.memory_watch.filter(|_| start >= self.next_ms) else { return };
+        let used = watch::memory_below(process::own_pid());
+        if used > limit {
+            let mut message = Message::of(wire::MEMORY);
+            message.values[0] = used;
+            give_up(prepared, message);
+        }
+        let end = process::monotonic_ms();
+        self.next_ms = end + Self::PAUSE_MS.max((end - start) * 4);
     }
 }
 

@@ -38,22 +38,22 @@ struct Root {
 #[derive(Clone, Copy)]
 struct Target {
     directory: i32,
-    /// Address of the path; 0 is the descriptor itself.
-    path: u64,
+    /// Address of the path; none is the descriptor itself.
+    path: Option<u64>,
     flags: i32,
 }
 
 impl Target {
     fn path(path: u64) -> Target {
-        Target { directory: libc::AT_FDCWD, path, flags: 0 }
+        Target { directory: libc::AT_FDCWD, path: Some(path), flags: 0 }
     }
 
     fn descriptor(fd: u64) -> Target {
-        Target { directory: fd as i32, path: 0, flags: 0 }
+        Target { directory: fd as i32, path: None, flags: 0 }
     }
 
     fn at(directory: u64, path: u64, flags: u64) -> Target {
-        Target { directory: directory as i32, path, flags: flags as i32 }
+        Target { directory: directory as i32, path: Some(path), flags: flags as i32 }
     }
 }
 
@@ -125,7 +125,11 @@ impl Deputy {
                 self.owner(notice, Target::at(args[0], args[1], args[4]), args[2], args[3])
             }
             libc::SYS_utimensat => {
-                self.times(notice, Target::at(args[0], args[1], args[3]), args[2], Times::Nano)
+                let target = match args[1] {
+                    0 => Target::descriptor(args[0]),
+                    path => Target::at(args[0], path, args[3]),
+                };
+                self.times(notice, target, args[2], Times::Nano)
             }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_utimes => self.times(notice, Target::path(args[0]), args[1], Times::Micro),
@@ -198,11 +202,9 @@ impl Root {
 fn open_target(notice: &Notice, target: Target) -> Sys<RawFd> {
     let pid = notice.pid as i32;
     let start = open_start(pid, target.directory)?;
-    if target.path == 0 {
-        return Ok(start);
-    }
+    let Some(path) = target.path else { return Ok(start) };
     let mut text = [0u8; PATH_BYTES_MAX + 32];
-    let opened = read_path(pid, target.path, &mut text).and_then(|path| {
+    let opened = read_path(pid, path, &mut text).and_then(|path| {
         if path.is_empty() {
             let itself = target.flags & libc::AT_EMPTY_PATH != 0;
             return if itself { Ok(None) } else { Err(libc::ENOENT) };

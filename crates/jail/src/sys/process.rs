@@ -46,8 +46,22 @@ pub fn split(flags: u64, exit_signal: i32) -> Sys<Option<Child>> {
     // CLONE_VM the child works on its own copy of this stack.
     let pid = check(unsafe {
         libc::syscall(libc::SYS_clone3, std::ptr::from_ref(&args), size_of::<CloneArgs>())
-    })?;
+    });
+    let pid = match pid {
+        // Containers refuse what their filter cannot look into.
+        Err(libc::ENOSYS) => old_clone(&args)?,
+        other => other?,
+    };
     Ok((pid != 0).then_some(Child { pid: pid as i32, pidfd }))
+}
+
+/// The same by the older call, which returns the pidfd where it would put the
+/// child's id.
+fn old_clone(args: &CloneArgs) -> Sys<libc::c_long> {
+    let flags = args.flags | args.exit_signal;
+    // SAFETY: the pidfd's place is live; a null stack means a copy of ours,
+    // and the other arguments are not asked for by the flags.
+    check(unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, args.pidfd, 0usize, 0usize) })
 }
 
 /// Stack of a child that shares our memory; what runs on it is shallow.
