@@ -109,6 +109,9 @@ pub fn check(spec: &Spec) -> Result<(), JailError> {
     }
     let system = SYSTEM.iter().chain(&MACHINE).any(|dir| spec.cwd.starts_with(dir));
     if !spec.cwd.starts_with(project) && !system {
+        if !spec.cwd.is_dir() {
+            return Err(JailError::NoDirectory { path: spec.cwd.display().to_string() });
+        }
         let what = format!("{} is not in the copy of {}", spec.cwd.display(), project.display());
         return refuse(what, &format!("start there with `-w {}`", project.display()));
     }
