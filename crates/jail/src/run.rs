@@ -222,7 +222,13 @@ impl Running {
 
     /// Takes in the next message. False when there will be no more.
     pub(crate) fn absorb(&mut self) -> bool {
-        match Message::receive(self.control.as_raw_fd()) {
+        let mut received = Message::receive(self.control.as_raw_fd());
+        if matches!(received, Err(libc::ECONNRESET)) {
+            // The monitor left a request of ours unread because the run was
+            // over already; what it said last is still to be read.
+            received = Message::receive(self.control.as_raw_fd());
+        }
+        match received {
             Ok(Some((message, descriptor))) => {
                 self.state.take(message, descriptor.map(own));
                 self.state.over.is_none()
