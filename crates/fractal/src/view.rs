@@ -2,7 +2,7 @@
 
 use crate::Engine;
 use crate::verbs::run::without_mount_points;
-use fractal_jail::layer::{self, Bounds, Changes, Layer, View};
+use fractal_jail::layer::{self, Bounds, Changes, Layer, Marks, View, adopt_whole};
 use fractal_model::{Id, Result, SandboxPath};
 use fractal_store::{LayerRow, Reads, SandboxRow};
 use std::os::unix::ffi::OsStrExt;
@@ -44,6 +44,8 @@ impl Engine {
     pub(crate) fn views(&self, row: &SandboxRow, base: Option<Id>) -> Result<Views> {
         let own = self.store.stack(row.top)?;
         let other = base.map_or(Ok(Vec::new()), |base| self.store.stack(base))?;
+        self.adopt_copies(row, &own)?;
+        self.adopt_copies(row, &other)?;
         let shared = own.iter().rev().zip(other.iter().rev());
         let shared = shared.take_while(|(one, two)| one.id == two.id).count();
         let open = |layers: &[LayerRow]| -> Result<Vec<Layer>> {
@@ -60,13 +62,26 @@ impl Engine {
 
     /// Whether the top holds no change, so that giving it up loses nothing. A
     /// run leaves directories there that are as they are below. Looks at a
-    /// few entries and reads no content: what it cannot tell is a change.
+    /// few entries and little content: what it cannot tell is a change.
     pub(crate) fn top_is_unchanged(&self, row: &SandboxRow) -> Result<bool> {
-        let few = Bounds { entries_max: 512, depth_max: 64, bytes_max: 0 };
+        let few = Bounds { entries_max: 512, depth_max: 64, bytes_max: 1 << 20 };
         let below = self.store.layer(row.top)?.and_then(|top| top.below);
         let mut found = self.views(row, below)?.changes(&few)?;
         without_mount_points(&mut found.list, &row.mounts)?;
         Ok(found.list.is_empty() && !found.truncated && found.unreadable == 0)
+    }
+
+    /// Root's overlays read marks that only privileges can write; copies made
+    /// without them get theirs before the first look.
+    pub(crate) fn adopt_copies(&self, row: &SandboxRow, stack: &[LayerRow]) -> Result<()> {
+        if self.marks() != Marks::Trusted {
+            return Ok(());
+        }
+        let project = path_of(&row.directory)?;
+        for layer in stack {
+            adopt_whole(&self.store.layer_dir(layer.id), &project)?;
+        }
+        Ok(())
     }
 
     /// Whether nothing was written since the last seal.

@@ -142,6 +142,9 @@ pub struct Facts {
     pub kernel_switches: Vec<PathBuf>,
     /// Files in `/proc` that show more than the sandbox.
     pub kernel_views: Vec<PathBuf>,
+    /// What a program without namespaces may read, and whether each is a
+    /// directory.
+    pub readable: Vec<(PathBuf, bool)>,
 }
 
 impl Facts {
@@ -150,26 +153,29 @@ impl Facts {
         let (uid, gid) = crate::sys::process::effective_ids();
         let stack = &spec.stack;
         let rootless = spec.tier == Tier::Rootless;
+        let copied = spec.tier == Tier::Copied;
         let own = if rootless {
             rootless_own(spec, uid)
-        } else if stack.sealed.is_empty() {
+        } else if copied || stack.sealed.is_empty() {
             Vec::new()
         } else {
             fast_paths(stack)
         };
+        let hidden = hidden(spec);
         Facts {
             uid,
             gid,
-            namespaces_limit_pids: kernel_version() >= (6, 14),
+            namespaces_limit_pids: !copied && kernel_version() >= (6, 14),
             staging: staging(),
             layers_under_root: device(&stack.layers_dir) == device(Path::new("/")),
             root: if rootless { root_entries() } else { Vec::new() },
             root_mode: fs::metadata("/").map_or(0o755, |meta| meta.mode() & 0o7777),
-            mounts: if rootless { Vec::new() } else { host_mounts(stack) },
+            mounts: if rootless || copied { Vec::new() } else { host_mounts(stack) },
             own,
             run: run_skeleton(),
             resolver: resolver(),
-            hidden: hidden(spec),
+            readable: if copied { crate::copied::readable(spec, &hidden) } else { Vec::new() },
+            hidden,
             make_points: stack
                 .mounts
                 .iter()

@@ -12,6 +12,7 @@
 
 pub mod cgroup;
 mod child;
+pub mod copied;
 pub mod host;
 pub mod landlock;
 pub mod layer;
@@ -64,6 +65,14 @@ pub enum JailError {
     /// The helper process vanished.
     #[error("the run's supervisor ended unexpectedly")]
     Lost,
+    /// The tier that this machine reaches cannot do what was asked.
+    #[error("{what}")]
+    Unsupported {
+        /// What.
+        what: String,
+        /// The next command to type.
+        hint: String,
+    },
     /// The machine cannot give the isolation that was asked.
     #[error("this machine cannot give isolation `{asked}`: {why}")]
     Isolation {
@@ -81,6 +90,9 @@ impl From<JailError> for Error {
             JailError::NulInPath => Error::new(Code::Invalid, message),
             JailError::NoDirectory { .. } => {
                 Error::new(Code::NotFound, message).hint("name an existing directory with `-w DIR`")
+            }
+            JailError::Unsupported { hint, .. } => {
+                Error::new(Code::Unsupported, message).hint(hint)
             }
             JailError::Isolation { .. } => {
                 Error::new(Code::Unsupported, message).hint("see `fractal doctor` for the fix")

@@ -42,7 +42,11 @@ pub fn best_tier(state_dir: &Path) -> Result<Tier, JailError> {
         match trial(tier, state_dir) {
             Ok(()) => {
                 // Only a cache: without it the next start is a little slower.
-                let _ = fs::write(&memory, format!("{key} {}\n", tier.name()));
+                // The last resort is never remembered, so that a machine that
+                // was given namespaces is noticed at once.
+                if tier != Tier::Copied {
+                    let _ = fs::write(&memory, format!("{key} {}\n", tier.name()));
+                }
                 return Ok(tier);
             }
             Err(error) => reasons.push(format!("{}: {error}", tier.name())),
@@ -67,15 +71,18 @@ fn machine_key() -> String {
 /// Tiers worth trying with our privileges, strongest first.
 fn candidates() -> Vec<Tier> {
     if crate::sys::security::has_capability(SYS_ADMIN) {
-        vec![Tier::Clone, Tier::Masked, Tier::Rootless]
+        Tier::LADDER.to_vec()
     } else {
-        vec![Tier::Rootless]
+        vec![Tier::Rootless, Tier::Copied]
     }
 }
 
 /// Runs nothing in a tier. Starting is what is tested: the "program" is a
 /// directory, which no kernel executes.
 pub fn trial(tier: Tier, state_dir: &Path) -> Result<(), JailError> {
+    if tier == Tier::Copied {
+        keeps_marks(state_dir)?;
+    }
     let layers_dir = state_dir.join("layers");
     let spec = Spec {
         command: vec!["/".into()],
@@ -107,11 +114,27 @@ pub fn trial(tier: Tier, state_dir: &Path) -> Result<(), JailError> {
     crate::run(&spec, streams).map(|_| ())
 }
 
+/// Whether a copy in the state directory can be marked as one.
+fn keeps_marks(state_dir: &Path) -> Result<(), JailError> {
+    let thread = std::thread::current().id();
+    let name = format!("marks-{}-{thread:?}", std::process::id());
+    let dir = state_dir.join("cache").join(name);
+    let marked = fs::create_dir(&dir).and_then(|()| {
+        let flags = rustix::fs::XattrFlags::empty();
+        Ok(rustix::fs::setxattr(&dir, "user.overlay.opaque", b"y", flags)?)
+    });
+    let _ = fs::remove_dir(&dir);
+    marked.map_err(|error| JailError::System {
+        what: format!("mark a directory in {}", state_dir.display()),
+        errno: error.raw_os_error().unwrap_or(libc::EIO),
+    })
+}
+
 /// Everything `fractal doctor` shows.
 pub fn probes(state_dir: &Path) -> Vec<Probe> {
     let mut list = vec![kernel()];
     list.push(user_namespaces());
-    for tier in [Tier::Clone, Tier::Masked, Tier::Rootless] {
+    for tier in Tier::LADDER {
         list.push(tier_probe(tier, state_dir));
     }
     let controllers = Controllers::find();
@@ -198,7 +221,10 @@ fn tier_fix(tier: Tier) -> &'static str {
         Tier::Rootless => {
             "allow unprivileged user namespaces (see above) and overlay mounts in them (Linux 5.11 or later)"
         }
-        _ => "",
+        Tier::Copied => {
+            "use a kernel with landlock (Linux 5.13 or later, lsm=landlock,…) and keep the state directory on a filesystem with user attributes (FRACTAL_HOME)"
+        }
+        Tier::Masked => "",
     }
 }
 

@@ -371,7 +371,8 @@ struct Polled {
 /// Adds up a layer's bytes now and then, and never spends more than a small
 /// share of the time on it.
 struct DiskWatch {
-    tree: std::path::PathBuf,
+    /// The layer's tree, and scratch space that lies beside it.
+    dirs: Vec<std::path::PathBuf>,
     limit_bytes: u64,
     next: Instant,
 }
@@ -382,9 +383,12 @@ impl DiskWatch {
     /// A memory top is bounded by its size already.
     fn new(spec: &Spec) -> Option<DiskWatch> {
         let Top::Disk(name) = &spec.stack.top else { return None };
-        let tree = spec.stack.layers_dir.join(name).join("tree");
+        let mut dirs = vec![spec.stack.layers_dir.join(name).join("tree")];
+        if spec.tier == fractal_model::Tier::Copied {
+            dirs.extend(crate::copied::scratch(spec));
+        }
         Some(DiskWatch {
-            tree,
+            dirs,
             limit_bytes: spec.limits.disk_bytes?,
             next: Instant::now() + Self::PAUSE,
         })
@@ -399,9 +403,13 @@ impl DiskWatch {
         if start < self.next {
             return false;
         }
-        let usage = crate::layer::Layer::open(&self.tree)
-            .and_then(|layer| crate::layer::disk_usage(&layer, &crate::layer::Bounds::default()));
-        let used = usage.map_or(0, |usage| usage.bytes);
+        let measure = |dir: &std::path::PathBuf| {
+            let usage = crate::layer::Layer::open(dir).and_then(|layer| {
+                crate::layer::disk_usage(&layer, &crate::layer::Bounds::default())
+            });
+            usage.map_or(0, |usage| usage.bytes)
+        };
+        let used: u64 = self.dirs.iter().map(measure).sum();
         self.next = Instant::now() + Self::PAUSE.max(start.elapsed() * 10);
         used > self.limit_bytes
     }

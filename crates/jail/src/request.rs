@@ -43,6 +43,7 @@ pub struct Descriptors {
     pub sync: (OwnedFd, OwnedFd),
     pub stdio: Option<[OwnedFd; 3]>,
     pub gate: Option<OwnedFd>,
+    pub door: Option<(OwnedFd, OwnedFd)>,
     pub join: Option<Living>,
     pub spare: Option<Spare>,
 }
@@ -76,11 +77,13 @@ impl Request {
         let mut shell_argv: Vec<*const libc::c_char> =
             shell.iter().map(|text| text.as_ptr()).collect();
         shell_argv.extend(argv.iter().skip(1));
+        let special = self.plan.copied.map(|copied| seccomp::program(Some(copied)));
+        let usual = || FILTER.get_or_init(|| seccomp::program(None));
         let mut keep = fds.list();
         keep.sort_unstable();
         job(&Prepared {
             plan: &self.plan,
-            filter: FILTER.get_or_init(seccomp::program),
+            filter: special.as_ref().unwrap_or_else(usual),
             programs: &self.programs,
             argv: &argv,
             shell_argv: &shell_argv,
@@ -90,6 +93,7 @@ impl Request {
             sync: (fds.sync.0.as_raw_fd(), fds.sync.1.as_raw_fd()),
             stdio: fds.stdio.as_ref().map(|stdio| stdio.each_ref().map(AsRawFd::as_raw_fd)),
             gate: fds.gate.as_ref().map(AsRawFd::as_raw_fd),
+            door: fds.door.as_ref().map(|door| (door.0.as_raw_fd(), door.1.as_raw_fd())),
             join: fds.join.as_ref().map(Living::raw),
             spare: fds.spare.as_ref().map(Spare::raw),
             keep: &keep,
@@ -113,6 +117,8 @@ impl Descriptors {
             vec![self.control.as_raw_fd(), self.sync.0.as_raw_fd(), self.sync.1.as_raw_fd()];
         list.extend(self.stdio.iter().flatten().map(AsRawFd::as_raw_fd));
         list.extend(self.gate.iter().map(AsRawFd::as_raw_fd));
+        let door = self.door.iter().flat_map(|(a, b)| [a.as_raw_fd(), b.as_raw_fd()]);
+        list.extend(door);
         list.extend(self.join.iter().flat_map(Living::raw));
         list.extend(self.spare.iter().flat_map(|spare| <[RawFd; 2]>::from(spare.raw())));
         list
@@ -124,6 +130,7 @@ impl Descriptors {
             | u8::from(self.gate.is_some()) << 1
             | u8::from(self.join.is_some()) << 2
             | u8::from(self.spare.is_some()) << 3
+            | u8::from(self.door.is_some()) << 4
     }
 
     /// The inverse of `shape` and `list`; `None` when they do not fit.
@@ -134,11 +141,12 @@ impl Descriptors {
         let sync = (list.next()?, list.next()?);
         let stdio = if has(0) { Some(take_array(&mut list)?) } else { None };
         let gate = if has(1) { Some(list.next()?) } else { None };
+        let door = if has(4) { Some((list.next()?, list.next()?)) } else { None };
         let join = if has(2) { Some(Living::from(take_array(&mut list)?)) } else { None };
         let spare =
             if has(3) { Some(Spare::new(list.next()?, list.next()?, plan.mapping)) } else { None };
         let complete = list.next().is_none();
-        complete.then_some(Descriptors { control, sync, stdio, gate, join, spare })
+        complete.then_some(Descriptors { control, sync, stdio, gate, door, join, spare })
     }
 }
 

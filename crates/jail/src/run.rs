@@ -156,14 +156,19 @@ fn start(
 ) -> Result<Running, JailError> {
     reap_monitors();
     let started = Instant::now();
-    let request = Request::new(spec, plan(spec)?)?;
+    let plan = plan(spec)?;
+    let spec = &*crate::copied::translate(spec);
+    let request = Request::new(spec, plan)?;
     let (control, theirs) = channel()?;
+    let copied = request.plan.copied.is_some();
     let descriptors = Descriptors {
         control: theirs,
         sync: channel()?,
         stdio: stdio.as_ref().map(raise_all).transpose()?,
         gate,
-        join: spec.join.clone(),
+        door: if copied { Some(channel()?) } else { None },
+        // Without namespaces there is nothing to join.
+        join: spec.join.clone().filter(|_| !copied),
         spare: crate::spare::take(&request.plan),
     };
     let monitor = crate::spawner::launch(&request, &descriptors)
@@ -201,7 +206,13 @@ impl Running {
 
     /// Takes in the next message. False when there will be no more.
     pub(crate) fn absorb(&mut self) -> bool {
-        match Message::receive(self.control.as_raw_fd()) {
+        let mut received = Message::receive(self.control.as_raw_fd());
+        if matches!(received, Err(libc::ECONNRESET)) {
+            // The monitor left a request of ours unread because the run was
+            // over already; what it said last is still to be read.
+            received = Message::receive(self.control.as_raw_fd());
+        }
+        match received {
             Ok(Some((message, descriptor))) => {
                 self.state.take(message, descriptor.map(own));
                 if self.state.started

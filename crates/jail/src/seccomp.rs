@@ -6,8 +6,13 @@
 
 use std::collections::BTreeMap;
 
+pub(crate) mod copied;
+
+pub use copied::Copied;
+
 use libc::{
-    BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W,
+    BPF_ABS, BPF_ALU, BPF_AND, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET,
+    BPF_W,
 };
 
 /// What to do with a call.
@@ -21,6 +26,10 @@ enum When {
     OneOf { arg: u32, values: &'static [u32] },
     /// Refuse when argument `arg` (low 32 bits) is none of these.
     NoneOf { arg: u32, values: &'static [u32] },
+    /// Refuse when these bits of argument `arg` are none of these.
+    MaskedNoneOf { arg: u32, mask: u32, values: &'static [u32] },
+    /// Refuse when the flags in argument `arg` open for reading and truncate.
+    TruncatesReadOnly { arg: u32 },
 }
 
 struct Rule {
@@ -154,8 +163,8 @@ const RULES: &[Rule] = &[
 ];
 
 /// How many rules there are, for `--explain`.
-pub fn rule_count() -> usize {
-    RULES.len()
+pub fn rule_count(copied: Option<Copied>) -> usize {
+    RULES.len() + copied.map_or(0, |copied| copied.rules().count() + copied.asked().count())
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -181,8 +190,8 @@ const fn refuse(errno: i32) -> u32 {
     libc::SECCOMP_RET_ERRNO | errno as u32
 }
 
-/// The filter for programs inside.
-pub fn program() -> Vec<libc::sock_filter> {
+/// The filter for programs inside; the tier `copied` has more rules.
+pub fn program(copied: Option<Copied>) -> Vec<libc::sock_filter> {
     let mut code = vec![
         load(OFFSET_ARCH),
         // A 32-bit call (int 0x80) has numbers of its own: refuse them all.
@@ -193,8 +202,11 @@ pub fn program() -> Vec<libc::sock_filter> {
         ret(refuse(libc::ENOSYS)),
     ];
     let mut leaves = BTreeMap::<u32, Vec<libc::sock_filter>>::new();
-    for rule in RULES {
+    for rule in RULES.iter().chain(copied.into_iter().flat_map(Copied::rules)) {
         leaves.entry(rule.call as u32).or_default().extend(rule.assemble());
+    }
+    for call in copied.into_iter().flat_map(Copied::asked) {
+        leaves.entry(call as u32).or_default().push(ret(libc::SECCOMP_RET_USER_NOTIF));
     }
     leaves.entry(libc::SYS_socket as u32).or_default().extend(raw_socket_rule());
     code.extend(search(&leaves.into_iter().collect::<Vec<_>>()));
@@ -216,7 +228,14 @@ fn search(leaves: &[(u32, Vec<libc::sock_filter>)]) -> Vec<libc::sock_filter> {
         _ => {
             let (low, high) = leaves.split_at(leaves.len() / 2);
             let low = search(low);
-            let mut code = vec![jump(BPF_JGE, high[0].0, distance(low.len()), 0)];
+            let mut code = match u8::try_from(low.len()) {
+                Ok(past) => vec![jump(BPF_JGE, high[0].0, past, 0)],
+                // Too far for a comparison to reach.
+                Err(_) => vec![
+                    jump(BPF_JGE, high[0].0, 0, 1),
+                    statement(BPF_JMP | BPF_JA, low.len() as u32),
+                ],
+            };
             code.extend(low);
             code.extend(search(high));
             code
@@ -247,15 +266,31 @@ impl Rule {
             }
             When::NoneOf { arg, values } => {
                 let mut body = vec![load(offset_arg(arg))];
-                for (index, value) in values.iter().enumerate() {
-                    // Past the remaining comparisons and the refusal.
-                    body.push(jump(BPF_JEQ, *value, distance(values.len() - index), 0));
-                }
-                body.push(refusal);
+                body.extend(none_of(values, refusal));
                 body
             }
+            When::MaskedNoneOf { arg, mask, values } => {
+                let mut body =
+                    vec![load(offset_arg(arg)), statement(BPF_ALU | BPF_AND | BPF_K, mask)];
+                body.extend(none_of(values, refusal));
+                body
+            }
+            When::TruncatesReadOnly { arg } => vec![
+                load(offset_arg(arg)),
+                jump(BPF_JSET, libc::O_TRUNC as u32, 0, 3),
+                statement(BPF_ALU | BPF_AND | BPF_K, libc::O_ACCMODE as u32),
+                jump(BPF_JEQ, libc::O_RDONLY as u32, 0, 1),
+                refusal,
+            ],
         }
     }
+}
+
+fn none_of(values: &[u32], refusal: libc::sock_filter) -> Vec<libc::sock_filter> {
+    // Past the remaining comparisons and the refusal.
+    let past = |index: usize| distance(values.len() - index);
+    let compare = |(index, value): (usize, &u32)| jump(BPF_JEQ, *value, past(index), 0);
+    values.iter().enumerate().map(compare).chain([refusal]).collect()
 }
 
 /// Raw IPv4 and IPv6 sockets; netlink's type is "raw" too and harmless.
@@ -293,9 +328,12 @@ fn jump(comparison: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
 mod tests {
     use super::*;
 
-    /// Runs the program as the kernel would.
     fn verdict(arch: u32, number: u32, args: [u64; 3]) -> u32 {
-        let code = program();
+        verdict_of(&program(None), arch, number, args)
+    }
+
+    /// Runs the program as the kernel would.
+    fn verdict_of(code: &[libc::sock_filter], arch: u32, number: u32, args: [u64; 3]) -> u32 {
         let word = |offset: u32| match offset {
             OFFSET_NUMBER => number,
             OFFSET_ARCH => arch,
@@ -311,6 +349,7 @@ mod tests {
                 c if c == BPF_LD | BPF_W | BPF_ABS => acc = word(op.k),
                 c if c == BPF_RET | BPF_K => return op.k,
                 c if c == BPF_ALU | BPF_AND | BPF_K => acc &= op.k,
+                c if c == BPF_JMP | BPF_JA => at += op.k as usize,
                 c if c == BPF_JMP | BPF_JEQ | BPF_K => at += test(acc == op.k),
                 c if c == BPF_JMP | BPF_JGE | BPF_K => at += test(acc >= op.k),
                 c if c == BPF_JMP | BPF_JSET | BPF_K => at += test(acc & op.k != 0),
@@ -319,24 +358,39 @@ mod tests {
         }
     }
 
-    fn check(call: libc::c_long, args: [u64; 3], expect: u32) {
-        assert_eq!(verdict(ARCH, call as u32, args), expect, "call {call} {args:?}");
-    }
-
+    /// Calls with an unconditional rule, and those that have none at all.
     #[test]
-    fn every_rule_is_found_and_every_other_call_passes() {
-        for number in 0..600u32 {
-            let ruled: Vec<&Rule> =
-                RULES.iter().filter(|rule| rule.call as u32 == number).collect();
-            let got = verdict(ARCH, number, [0; 3]);
-            match ruled.as_slice() {
-                [] => assert_eq!(got, ALLOW, "call {number}"),
-                [Rule { when: When::Always, errno, .. }] => assert_eq!(got, refuse(*errno)),
-                // Family 0 is none that we know.
-                [Rule { when: When::NoneOf { .. }, errno, .. }] => assert_eq!(got, refuse(*errno)),
-                _ => assert_eq!(got, ALLOW, "call {number}"),
+    fn the_search_finds_what_the_list_says_in_every_tier() {
+        for copied in [
+            None,
+            Some(Copied { network: false, landlock: 7 }),
+            Some(Copied { network: true, landlock: 1 }),
+        ] {
+            let code = program(copied);
+            let rules: Vec<&Rule> =
+                RULES.iter().chain(copied.into_iter().flat_map(Copied::rules)).collect();
+            let asked: Vec<u32> =
+                copied.into_iter().flat_map(Copied::asked).map(|call| call as u32).collect();
+            for number in 0..600u32 {
+                let got = verdict_of(&code, ARCH, number, [0; 3]);
+                let of_call: Vec<&&Rule> =
+                    rules.iter().filter(|rule| rule.call as u32 == number).collect();
+                match of_call.first() {
+                    None if asked.contains(&number) => {
+                        assert_eq!(got, libc::SECCOMP_RET_USER_NOTIF, "call {number}");
+                    }
+                    None => assert_eq!(got, ALLOW, "call {number}"),
+                    Some(Rule { when: When::Always, errno, .. }) => {
+                        assert_eq!(got, refuse(*errno), "call {number}");
+                    }
+                    Some(_) => {}
+                }
             }
         }
+    }
+
+    fn check(call: libc::c_long, args: [u64; 3], expect: u32) {
+        assert_eq!(verdict(ARCH, call as u32, args), expect, "call {call} {args:?}");
     }
 
     #[test]
@@ -375,6 +429,59 @@ mod tests {
         }
         check(libc::SYS_socketpair, [libc::AF_UNIX as u64, stream, 0], ALLOW);
         check(libc::SYS_socketpair, [libc::AF_VSOCK as u64, stream, 0], refuse(libc::EAFNOSUPPORT));
+    }
+
+    fn check_copied(copied: Copied, call: libc::c_long, args: [u64; 3], expect: u32) {
+        let got = verdict_of(&program(Some(copied)), ARCH, call as u32, args);
+        assert_eq!(got, expect, "call {call} {args:?} {copied:?}");
+    }
+
+    #[test]
+    fn without_namespaces_sockets_lead_nowhere() {
+        let (none, host) =
+            (Copied { network: false, landlock: 7 }, Copied { network: true, landlock: 7 });
+        let stream = libc::SOCK_STREAM as u64;
+        for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK] {
+            check_copied(none, libc::SYS_socket, [family as u64, stream, 0], refuse(libc::EACCES));
+        }
+        check_copied(host, libc::SYS_socket, [libc::AF_INET as u64, stream, 0], ALLOW);
+        check_copied(
+            host,
+            libc::SYS_socket,
+            [libc::AF_UNIX as u64, stream, 0],
+            refuse(libc::EACCES),
+        );
+        let unix = libc::AF_UNIX as u64;
+        let closing = stream | libc::SOCK_CLOEXEC as u64;
+        check_copied(none, libc::SYS_socketpair, [unix, closing, 0], ALLOW);
+        let datagram = libc::SOCK_DGRAM as u64;
+        let refused = refuse(libc::EPROTONOSUPPORT);
+        check_copied(none, libc::SYS_socketpair, [unix, datagram, 0], refused);
+    }
+
+    #[test]
+    fn others_are_left_alone_and_attributes_are_asked_about() {
+        let new = Copied { network: false, landlock: 7 };
+        check_copied(new, libc::SYS_prlimit64, [0, 7, 0], ALLOW);
+        check_copied(new, libc::SYS_prlimit64, [1234, 7, 0], refuse(libc::EPERM));
+        check_copied(new, libc::SYS_setpriority, [0, 0, 5], ALLOW);
+        check_copied(new, libc::SYS_setpriority, [2, 0, 5], refuse(libc::EPERM));
+        check_copied(new, libc::SYS_shmget, [0; 3], refuse(libc::ENOSYS));
+        check_copied(new, libc::SYS_fchmodat, [0; 3], libc::SECCOMP_RET_USER_NOTIF);
+        check_copied(new, libc::SYS_kill, [1234, 9, 0], ALLOW);
+        check_copied(new, libc::SYS_read, [0; 3], ALLOW);
+    }
+
+    #[test]
+    fn an_older_landlock_is_made_up_for() {
+        let old = Copied { network: false, landlock: 1 };
+        check_copied(old, libc::SYS_kill, [1234, 9, 0], libc::SECCOMP_RET_USER_NOTIF);
+        check_copied(old, libc::SYS_pidfd_send_signal, [3, 9, 0], refuse(libc::ENOSYS));
+        check_copied(old, libc::SYS_truncate, [0; 3], refuse(libc::EPERM));
+        let open = |flags: i32| [0, 0, flags as u64];
+        check_copied(old, libc::SYS_openat, open(libc::O_TRUNC), refuse(libc::EACCES));
+        check_copied(old, libc::SYS_openat, open(libc::O_TRUNC | libc::O_WRONLY), ALLOW);
+        check_copied(old, libc::SYS_openat, open(libc::O_RDONLY), ALLOW);
     }
 
     #[test]

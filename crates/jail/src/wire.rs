@@ -32,6 +32,8 @@ pub const STARTED: u32 = 10;
 pub const MEMORY: u32 = 11;
 /// init → monitor: the sandbox is built, others may join.
 pub const READY: u32 = 12;
+/// program → init: where system calls that need an answer are heard.
+pub const LISTENER: u32 = 13;
 /// caller → monitor: send signal a to the program.
 pub const SIGNAL: u32 = 20;
 /// caller → monitor: stop the run.

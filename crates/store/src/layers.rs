@@ -117,6 +117,11 @@ impl Store {
         self.discard(&self.layer_dir(id))
     }
 
+    /// Throws away one entry of a layer's work directory.
+    pub fn discard_work(&self, id: Id, name: &str) -> Result<()> {
+        self.discard(&self.layer_work(id).join(name))
+    }
+
     /// Disk space that a layer takes.
     pub fn layer_size(&self, id: Id) -> Result<u64> {
         let path = self.layer_tree(id);

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod contract;
+mod copied;
 mod help;
 mod json;
 mod many;

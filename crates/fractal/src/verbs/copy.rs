@@ -60,7 +60,7 @@ fn out(
     };
     let opened = std::fs::File::open(&dir)
         .map_err(|error| Error::not_found(format!("cannot open {}: {error}", dir.display())))?;
-    let options = CopyOptions { keep_owner: false, bounds: Bounds::default() };
+    let options = CopyOptions { keep_owner: false, ..CopyOptions::default() };
     let copied = copy_out(&view, from, opened.as_fd(), &name, &options)?;
     note(engine, caller, row, "out")?;
     let entries = copied.files + copied.directories + copied.symlinks;

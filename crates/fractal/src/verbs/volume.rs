@@ -1,7 +1,7 @@
 //! `volume`: directories that outlive sandboxes.
 
 use crate::{Caller, Engine, record};
-use fractal_jail::layer::{Bounds, CopyOptions, Layer, View, copy_out};
+use fractal_jail::layer::{CopyOptions, Layer, View, copy_out};
 use fractal_model::{
     Code, Error, MountSource, Name, Reply, Result, SandboxPath, VolumeInfo, VolumeVerb,
     format_iso_ms,
@@ -124,7 +124,7 @@ fn import(engine: &Engine, caller: &Caller, name: &str, from: &str) -> Result<Vo
 fn copy_all(view: &View, to: &Path) -> Result<()> {
     let dir = std::fs::File::open(to)
         .map_err(|error| Error::internal(format!("cannot open {}: {error}", to.display())))?;
-    let options = CopyOptions { keep_owner: true, bounds: Bounds::default() };
+    let options = CopyOptions { keep_owner: true, ..CopyOptions::default() };
     for entry in view.read_dir(&SandboxPath::root())? {
         let path = SandboxPath::root().join(&entry.name)?;
         let name: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(&entry.name);

@@ -1,4 +1,4 @@
-//! Freezing: init lets every process of its pid namespace stand still.
+//! Freezing: init lets every process inside stand still.
 //!
 //! Most runs have no cgroup of their own, and stopping with signals shows:
 //! parents are told, and what was stopped before is started by the end. So
@@ -11,7 +11,7 @@
 
 use super::text::TextBuffer;
 use crate::sys::{Sys, fd, process};
-use crate::watch::each_number;
+use crate::watch::{descends, each_number};
 use std::ffi::CStr;
 use std::os::fd::RawFd;
 
@@ -83,9 +83,10 @@ fn all_still(is_still: &mut dyn FnMut(RawFd, i32) -> bool) -> bool {
 /// Calls `job` with every thread of all processes but our own, and with the
 /// open directory in which it is listed.
 fn each_thread(job: &mut dyn FnMut(RawFd, i32)) {
+    let own = process::own_pid();
     let Ok(proc) = fd::open(c"/proc", libc::O_RDONLY | libc::O_DIRECTORY, 0) else { return };
     each_number(proc, &mut |name| {
-        let Some(pid) = number(name).filter(|pid| *pid > 1) else { return };
+        let Some(pid) = number(name).filter(|pid| is_inside(*pid, own)) else { return };
         let mut path = TextBuffer::<32>::new();
         path.push_number(pid as u64);
         path.push(b"/task\0");
@@ -99,6 +100,12 @@ fn each_thread(job: &mut dyn FnMut(RawFd, i32)) {
         fd::close(threads);
     });
     fd::close(proc);
+}
+
+/// Pid 1 of a namespace sees nobody else. Without one, in the tier `copied`,
+/// our family is what descends from us.
+fn is_inside(pid: i32, own: i32) -> bool {
+    pid != own && (own == 1 || descends(pid, own))
 }
 
 /// The letter of a thread's state; 0 when it is gone.

@@ -48,6 +48,9 @@ pub(super) fn init(prepared: &Prepared<'_>, user_namespace: RawFd, living: Held)
     security::hide_memory();
     // A change of user clears the wish to die with the parent: last of all.
     let _ = security::die_with_parent();
+    if let Err(errno) = super::copied::prepare_init(prepared) {
+        give_up(prepared, Message::with(wire::FENCE_FAILED, Fence::Capabilities as i32, errno));
+    }
     let stdio = open_stdio(prepared);
     let child_signals = process::child_signal_fd().unwrap_or(-1);
     if let Some(gate) = prepared.gate {
@@ -63,7 +66,10 @@ pub(super) fn init(prepared: &Prepared<'_>, user_namespace: RawFd, living: Held)
     match process::start_sharing_memory(&mut become_it, libc::SIGCHLD) {
         Ok(child) => {
             stdio.iter().for_each(|fd| fd::close(*fd));
-            reap(prepared, child, child_signals)
+            match prepared.door {
+                Some(door) => super::copied::attend(prepared, child, child_signals, door),
+                None => reap(prepared, child, child_signals),
+            }
         }
         Err(errno) => {
             give_up(prepared, Message::with(wire::FENCE_FAILED, Fence::Fork as i32, errno))
@@ -114,7 +120,9 @@ fn open_stdio(prepared: &Prepared<'_>) -> [RawFd; 3] {
         give_up(prepared, Message::with(wire::FENCE_FAILED, Fence::Terminal as i32, errno))
     };
     let flags = libc::O_RDWR | libc::O_NOCTTY;
-    let master = match fd::open(c"/dev/pts/ptmx", flags, 0) {
+    // Without mounts of our own the host's terminals are the only ones.
+    let maker = if prepared.door.is_some() { c"/dev/ptmx" } else { c"/dev/pts/ptmx" };
+    let master = match fd::open(maker, flags, 0) {
         Ok(master) => master,
         Err(errno) => failed(errno),
     };
@@ -172,7 +180,7 @@ fn reap(prepared: &Prepared<'_>, program: i32, child_signals: RawFd) -> ! {
 }
 
 /// Does what the monitor says.
-fn obey(prepared: &Prepared<'_>, message: &Message, program: i32, frozen: &mut bool) {
+pub(super) fn obey(prepared: &Prepared<'_>, message: &Message, program: i32, frozen: &mut bool) {
     let answer = match message.kind {
         wire::SIGNAL => {
             let _ = process::kill(-program, message.a);
@@ -192,7 +200,7 @@ fn obey(prepared: &Prepared<'_>, message: &Message, program: i32, frozen: &mut b
     let _ = answer.send(prepared.sync.1, None);
 }
 
-fn report_ended(prepared: &Prepared<'_>, status: i32, alone: bool) {
+pub(super) fn report_ended(prepared: &Prepared<'_>, status: i32, alone: bool) {
     let usage = process::children_usage();
     let mut message = Message::with(wire::ENDED, status, i32::from(alone));
     message.values = [

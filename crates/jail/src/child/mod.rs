@@ -6,6 +6,8 @@
 //! **program** puts up the last fences and becomes the command. Nothing here
 //! allocates, locks or unwinds: all data was prepared before the first clone.
 
+mod copied;
+mod deputy;
 mod freeze;
 mod init;
 mod monitor;
@@ -14,6 +16,7 @@ mod text;
 mod visitors;
 
 pub use monitor::{make_user_namespace, monitor, new_network};
+pub(crate) use text::PathBuffer;
 
 use crate::plan::Plan;
 use crate::sys::Errno;
@@ -56,6 +59,9 @@ pub struct Prepared<'a> {
     pub spare: Option<(RawFd, RawFd)>,
     /// Where a message says that the program may start.
     pub gate: Option<RawFd>,
+    /// Channel through which the program hands init the calls that it must
+    /// answer: init's end, the program's end.
+    pub door: Option<(RawFd, RawFd)>,
     /// Sorted descriptors that outlive the first clone.
     pub keep: &'a [RawFd],
     /// When the run must be over, on the monotonic clock.

@@ -17,6 +17,7 @@ pub fn monitor(prepared: &Prepared<'_>) -> ! {
     let _ = process::new_session();
     security::set_name(c"fractal-monitor");
     fd::close_all_except(prepared.keep);
+    super::copied::prepare_monitor(prepared);
     match start_init(prepared) {
         Err((fence, errno)) => {
             let message = Message::with(wire::SETUP_FAILED, fence as i32, errno);
@@ -51,7 +52,7 @@ fn start_init(prepared: &Prepared<'_>) -> Result<(process::Child, Held), Failure
     let at = |fence: Fence| move |errno: Errno| (fence, errno);
     let joined = prepared.join;
     make_groups(prepared).map_err(at(Fence::Cgroup))?;
-    let rootless = matches!(prepared.plan.mapping, Mapping::Own { .. });
+    let rootless = matches!(prepared.plan.mapping, Mapping::Own { .. } | Mapping::None);
     let user_namespace = match prepared.spare {
         Some((user, _)) => user,
         None if rootless => -1,
@@ -69,7 +70,8 @@ fn start_init(prepared: &Prepared<'_>) -> Result<(process::Child, Held), Failure
     };
     fd::close(prepared.sync.1);
     let held = joined.unwrap_or_else(|| hold(child.pid));
-    match equip(prepared, &child, held, rootless && joined.is_none()) {
+    let maps = prepared.plan.mapping != Mapping::None && rootless && joined.is_none();
+    match equip(prepared, &child, held, maps) {
         Ok(held) => Ok((child, held)),
         Err(failure) => {
             let _ = process::kill_pidfd(child.pidfd, libc::SIGKILL);
@@ -140,6 +142,7 @@ fn write_maps(pid: i32, mapping: Mapping) -> Sys<()> {
             fd::write_file(path.proc(pid, b"setgroups"), b"deny")?;
             ((uid, uid, 1), (gid, gid, 1))
         }
+        Mapping::None => return Ok(()),
     };
     let mut line = TextBuffer::<64>::new();
     fd::write_file(path.proc(pid, b"uid_map"), line.map_line(uids))?;
@@ -248,6 +251,9 @@ fn report_over(prepared: &Prepared<'_>, pid: i32, why: i32) {
     if let Ok(Some((ended, usage))) = process::wait(pid, true) {
         message.a = ended.status;
         message.values[3] = usage_cpu_us(&usage);
+    }
+    if prepared.door.is_some() {
+        super::copied::end_descendants(prepared);
     }
     let plan = &prepared.plan.cgroup;
     message.values[0] = read_number(plan.memory_peak.as_ref().map(|path| path.as_c()), b"");

@@ -24,6 +24,10 @@ fn become_program(prepared: &Prepared<'_>, stdio: [RawFd; 3]) -> Result<Errno, F
     let plan = prepared.plan;
     let _ = process::new_session();
     process::reset_signals();
+    if prepared.door.is_some() {
+        // There is no pid namespace that would end with init.
+        let _ = security::die_with_parent();
+    }
     if prepared.stdio.is_none() {
         process::take_terminal(stdio[0]).map_err(at(Fence::Terminal))?;
     }
@@ -40,7 +44,7 @@ fn become_program(prepared: &Prepared<'_>, stdio: [RawFd; 3]) -> Result<Errno, F
     security::no_new_privileges().map_err(at(Fence::Capabilities))?;
     plan.landlock.apply().map_err(at(Fence::Landlock))?;
     security::keep_capabilities(plan.capabilities).map_err(at(Fence::Capabilities))?;
-    security::install_filter(prepared.filter).map_err(at(Fence::Seccomp))?;
+    super::copied::install_filter(prepared).map_err(at(Fence::Seccomp))?;
     Ok(exec_any(prepared))
 }
 

@@ -3,11 +3,31 @@
 use std::ffi::CStr;
 
 /// `/proc/<pid>/<file>` without allocation.
-pub(super) struct PathBuffer(TextBuffer<48>);
+pub(crate) struct PathBuffer(TextBuffer<48>);
 
 impl PathBuffer {
     pub fn new() -> PathBuffer {
         PathBuffer(TextBuffer::new())
+    }
+
+    /// `/proc/<pid>/fd/<fd>`.
+    pub fn proc_descriptor(&mut self, pid: i32, fd: i32) -> &CStr {
+        self.0.clear();
+        self.0.push(b"/proc/");
+        self.0.push_number(pid as u64);
+        self.0.push(b"/fd/");
+        self.0.push_number(fd as u64);
+        self.0.push(b"\0");
+        CStr::from_bytes_until_nul(self.0.bytes()).unwrap_or(c"/proc/self/none")
+    }
+
+    /// The name of a descriptor of ours that leads to just what it holds.
+    pub fn own_descriptor(&mut self, fd: i32) -> &CStr {
+        self.0.clear();
+        self.0.push(b"/proc/self/fd/");
+        self.0.push_number(fd as u64);
+        self.0.push(b"\0");
+        CStr::from_bytes_until_nul(self.0.bytes()).unwrap_or(c"/proc/self/none")
     }
 
     pub fn proc(&mut self, pid: i32, file: &[u8]) -> &CStr {

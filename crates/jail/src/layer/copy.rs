@@ -15,8 +15,9 @@ use super::walk::join;
 use super::{Bounds, Entry, LayerError, Result};
 use fractal_model::{EntryKind, SandboxPath};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
+use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::io;
@@ -34,6 +35,10 @@ const OPEN_MAX: usize = 768;
 pub struct CopyOptions {
     /// Give the copies the owner seen inside instead of the caller.
     pub keep_owner: bool,
+    /// The copy stands in for the original: times and hard links are kept,
+    /// fifos and sockets leave an inert entry of their kind, and an entry that
+    /// cannot be copied is an error, since its absence would look deleted.
+    pub exact: bool,
     /// How far to go; `bytes_max` bounds the claimed sizes of what is copied.
     pub bounds: Bounds,
 }
@@ -73,7 +78,14 @@ pub fn copy_out(
     })?;
     let entry = view.lookup(from)?.ok_or_else(|| LayerError::NotFound { path: from.clone() })?;
     let name = super::view::c_name(target.relative());
-    let mut copy = Copy { view, options, done: Copied::default(), entries: 0 };
+    let mut copy = Copy {
+        view,
+        options,
+        done: Copied::default(),
+        entries: 0,
+        target: to,
+        links: HashMap::new(),
+    };
     if entry.is_dir() {
         copy.tree(from, &entry, to, &name)?;
     } else {
@@ -81,7 +93,7 @@ pub fn copy_out(
         let (parent, leaf) = split(from).ok_or_else(missing)?;
         let dir = view.dir(&parent).map_err(|errno| fail(from, errno))?.ok_or_else(missing)?;
         let Ok(Found::Entry(entry, at)) = dir.find(view, &leaf, 0) else { return Err(missing()) };
-        copy.leaf(&dir, &leaf, at, &entry, to, &name)?;
+        copy.leaf(&dir, &leaf, at, &entry, Place { dir: to, name: &name, above: b"" })?;
     }
     Ok(copy.done)
 }
@@ -91,11 +103,18 @@ struct Copy<'a> {
     options: &'a CopyOptions,
     done: Copied,
     entries: u64,
+    /// The directory that the copy is made in.
+    target: BorrowedFd<'a>,
+    /// Copies of files with several names: where the first one is, from
+    /// `target`.
+    links: HashMap<(u64, u64), CString>,
 }
 
 struct Frame {
     from: Dir,
     to: OwnedFd,
+    /// Where `to` is, from the copy's target.
+    at: Vec<u8>,
     todo: Vec<(CString, usize, Entry)>,
     /// Set on the way out, so that a read-only directory can be filled.
     finish: Option<Entry>,
@@ -111,7 +130,7 @@ impl Copy<'_> {
     ) -> Result<()> {
         let missing = || LayerError::NotFound { path: from.clone() };
         let dir = self.view.dir(from).map_err(|errno| fail(from, errno))?.ok_or_else(missing)?;
-        let first = self.open_pair(dir, entry, to, name)?;
+        let first = self.open_pair(dir, entry, to, name, b"")?;
         // Both sides stay open on the way down: the destination must not be
         // resolved again by path, since others may rename in it.
         let mut open = first.from.width() + 1;
@@ -134,11 +153,10 @@ impl Copy<'_> {
                         continue;
                     }
                     open += width;
-                    let next = self.open_pair(dir, &entry, frame.to.as_fd(), &name)?;
+                    let next = self.open_pair(dir, &entry, frame.to.as_fd(), &name, &frame.at)?;
                     stack.push(next);
                 }
-                Err(errno) if is_fatal(errno) => return Err(fail(&frame.from.path, errno)),
-                Err(_) => self.done.unreadable += 1,
+                Err(errno) => self.unreadable(&frame.from.path, &name, errno)?,
             }
         }
     }
@@ -151,6 +169,7 @@ impl Copy<'_> {
         entry: &Entry,
         to: BorrowedFd<'_>,
         name: &CStr,
+        above: &[u8],
     ) -> Result<Frame> {
         let cannot = |errno| LayerError::io("write", &from.path, errno);
         let made = match rustix::fs::mkdirat(to, name, Mode::RWXU) {
@@ -161,7 +180,8 @@ impl Copy<'_> {
         let to = open::directory(to, name, Scope::Host).map_err(cannot)?;
         self.done.directories += 1;
         let finish = made.then(|| entry.clone());
-        let mut frame = Frame { from, to, todo: Vec::new(), finish };
+        let at = below(above, name);
+        let mut frame = Frame { from, to, at, todo: Vec::new(), finish };
         self.fill(&mut frame)?;
         Ok(frame)
     }
@@ -171,7 +191,9 @@ impl Copy<'_> {
         let room = self.options.bounds.entries_max.saturating_sub(self.entries);
         let listing = frame.from.list(room).map_err(|errno| fail(&path, errno))?;
         self.done.truncated |= listing.truncated;
-        self.done.unreadable += u64::from(listing.unreadable);
+        if listing.unreadable {
+            self.unreadable(&path, c".", Errno::ACCESS)?;
+        }
         for (name, at) in listing.names {
             if self.entries >= self.options.bounds.entries_max || join(&path, &name).is_none() {
                 self.done.truncated = true;
@@ -183,14 +205,30 @@ impl Copy<'_> {
                     if entry.is_dir() {
                         frame.todo.push((name, at, entry));
                     } else {
-                        self.leaf(&frame.from, &name, at, &entry, frame.to.as_fd(), &name)?;
+                        let to = Place { dir: frame.to.as_fd(), name: &name, above: &frame.at };
+                        self.leaf(&frame.from, &name, at, &entry, to)?;
                     }
                 }
                 Ok(Found::Absent | Found::Whiteout) => {}
-                Err(errno) if is_fatal(errno) => return Err(fail(&path, errno)),
-                Err(_) => self.done.unreadable += 1,
+                Err(errno) => self.unreadable(&path, &name, errno)?,
             }
         }
+        Ok(())
+    }
+
+    /// Counts what cannot be read; in an exact copy it is an error, unless the
+    /// entry merely went away meanwhile.
+    fn unreadable(&mut self, dir: &SandboxPath, name: &CStr, errno: Errno) -> Result<()> {
+        let gone = errno == Errno::NOENT;
+        if is_fatal(errno) || (self.options.exact && !gone) {
+            let path = if name == c"." {
+                dir.to_string()
+            } else {
+                format!("{}/{}", dir.to_string().trim_end_matches('/'), name.to_string_lossy())
+            };
+            return Err(LayerError::io("copy", path, errno));
+        }
+        self.done.unreadable += 1;
         Ok(())
     }
 
@@ -200,8 +238,7 @@ impl Copy<'_> {
         from: &CStr,
         at: usize,
         entry: &Entry,
-        to: BorrowedFd<'_>,
-        name: &CStr,
+        to: Place<'_>,
     ) -> Result<()> {
         let cannot = |error: io::Error| LayerError::Io {
             verb: "write",
@@ -210,44 +247,52 @@ impl Copy<'_> {
         };
         match entry.kind {
             EntryKind::File => match dir.open_file(from, at) {
-                Ok(source) => self.file(&source, entry, to, name).map_err(cannot)?,
-                Err(errno) if is_fatal(errno) => return Err(fail(&dir.path, errno)),
-                Err(_) => self.done.unreadable += 1,
+                Ok(source) => self.file(&source, entry, to).map_err(cannot)?,
+                Err(errno) => self.unreadable(&dir.path, from, errno)?,
             },
             EntryKind::Symlink => {
-                self.symlink(entry, to, name).map_err(|errno| cannot(errno.into()))?;
+                self.symlink(entry, to).map_err(|errno| cannot(errno.into()))?;
+            }
+            EntryKind::Special if self.options.exact => {
+                let made = stand_in(entry, to).map_err(|errno| cannot(errno.into()))?;
+                if !made {
+                    self.unreadable(&dir.path, from, Errno::PERM)?;
+                }
+                self.done.skipped += 1;
             }
             EntryKind::Directory | EntryKind::Special => self.done.skipped += 1,
         }
         Ok(())
     }
 
-    fn symlink(
-        &mut self,
-        entry: &Entry,
-        to: BorrowedFd<'_>,
-        name: &CStr,
-    ) -> rustix::io::Result<()> {
+    fn symlink(&mut self, entry: &Entry, to: Place<'_>) -> rustix::io::Result<()> {
         let target = entry.target.as_deref().unwrap_or_default();
         let temporary = temporary_name();
-        rustix::fs::symlinkat(target, to, &temporary)?;
+        rustix::fs::symlinkat(target, to.dir, &temporary)?;
         if self.options.keep_owner {
             let (uid, gid) = owner(entry);
-            let _ = rustix::fs::chownat(to, &temporary, uid, gid, AtFlags::SYMLINK_NOFOLLOW);
+            let _ = rustix::fs::chownat(to.dir, &temporary, uid, gid, AtFlags::SYMLINK_NOFOLLOW);
         }
-        place(to, &temporary, name)?;
+        if self.options.exact {
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            let _ = rustix::fs::utimensat(to.dir, &temporary, &times(entry), flags);
+        }
+        place(to.dir, &temporary, to.name)?;
         self.done.symlinks += 1;
         Ok(())
     }
 
-    fn file(
-        &mut self,
-        source: &File,
-        entry: &Entry,
-        to: BorrowedFd<'_>,
-        name: &CStr,
-    ) -> io::Result<()> {
-        let size = source.metadata()?.len();
+    fn file(&mut self, source: &File, entry: &Entry, to: Place<'_>) -> io::Result<()> {
+        let meta = source.metadata()?;
+        let size = meta.len();
+        let linked = (self.options.exact && meta.nlink() > 1).then(|| (meta.dev(), meta.ino()));
+        if let Some(first) = linked.and_then(|file| self.links.get(&file)) {
+            let flags = AtFlags::empty();
+            if rustix::fs::linkat(self.target, first, to.dir, to.name, flags).is_ok() {
+                self.done.files += 1;
+                return Ok(());
+            }
+        }
         if self.done.bytes.saturating_add(size) > self.options.bounds.bytes_max {
             self.done.truncated = true;
             return Ok(());
@@ -257,15 +302,18 @@ impl Copy<'_> {
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // Private until it is complete and has its final mode.
         let target =
-            File::from(rustix::fs::openat(to, &temporary, flags, Mode::RUSR | Mode::WUSR)?);
+            File::from(rustix::fs::openat(to.dir, &temporary, flags, Mode::RUSR | Mode::WUSR)?);
         let written = copy_content(source, &target, size).and_then(|()| {
             self.finish(&target, Some(entry));
-            Ok(place(to, &temporary, name)?)
+            Ok(place(to.dir, &temporary, to.name)?)
         });
         if written.is_err() {
-            let _ = rustix::fs::unlinkat(to, &temporary, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(to.dir, &temporary, AtFlags::empty());
         }
         written?;
+        if let Some(file) = linked {
+            self.links.extend(CString::new(below(to.above, to.name)).map(|at| (file, at)));
+        }
         self.done.files += 1;
         self.done.bytes += size;
         Ok(())
@@ -280,7 +328,46 @@ impl Copy<'_> {
             let _ = rustix::fs::fchown(&target, uid, gid);
         }
         let _ = rustix::fs::fchmod(&target, Mode::from_raw_mode(entry.mode & 0o777));
+        if self.options.exact {
+            let _ = rustix::fs::futimens(&target, &times(entry));
+        }
     }
+}
+
+/// Where a leaf goes.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    dir: BorrowedFd<'a>,
+    name: &'a CStr,
+    /// Where `dir` is, from the copy's target.
+    above: &'a [u8],
+}
+
+fn below(above: &[u8], name: &CStr) -> Vec<u8> {
+    let slash: &[u8] = if above.is_empty() { b"" } else { b"/" };
+    [above, slash, name.to_bytes()].concat()
+}
+
+/// A fifo or socket of our own, which nobody listens on. False for devices,
+/// which an ordinary user cannot make.
+fn stand_in(entry: &Entry, to: Place<'_>) -> rustix::io::Result<bool> {
+    let kind = entry.raw.kind;
+    if !matches!(kind, FileType::Fifo | FileType::Socket) {
+        return Ok(false);
+    }
+    rustix::fs::mknodat(to.dir, to.name, kind, Mode::RUSR, 0)?;
+    let mode = Mode::from_raw_mode(entry.mode & 0o777);
+    rustix::fs::chmodat(to.dir, to.name, mode, AtFlags::empty())?;
+    Ok(true)
+}
+
+fn times(entry: &Entry) -> Timestamps {
+    const SECOND_NS: i64 = 1_000_000_000;
+    let time = Timespec {
+        tv_sec: entry.mtime_ns.div_euclid(SECOND_NS) as _,
+        tv_nsec: entry.mtime_ns.rem_euclid(SECOND_NS) as _,
+    };
+    Timestamps { last_access: time, last_modification: time }
 }
 
 fn owner(entry: &Entry) -> (Option<Uid>, Option<Gid>) {
@@ -309,8 +396,12 @@ fn temporary_name() -> CString {
 }
 
 /// Copies data and keeps holes. Never writes past `size`, even when the
-/// source grows meanwhile.
+/// source grows meanwhile. Blocks are shared where the filesystem can.
 pub(super) fn copy_content(source: &File, target: &File, size: u64) -> io::Result<()> {
+    // It takes the file as long as it is now, so a file that grew is cut.
+    if size > 0 && rustix::fs::ioctl_ficlone(target, source).is_ok() {
+        return target.set_len(size.min(target.metadata()?.len()));
+    }
     let sparse = source.metadata()?.blocks().saturating_mul(512) < size;
     let mut buffer = vec![0; CHUNK_BYTES.min(usize::try_from(size).unwrap_or(CHUNK_BYTES))];
     let mut at = 0;

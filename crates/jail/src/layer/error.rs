@@ -1,7 +1,7 @@
 //! What can go wrong while reading a layer, and how it reads at the engine's
 //! door.
 
-use fractal_model::{Code, Error, SandboxPath};
+use fractal_model::{Code, Error, SandboxPath, format_bytes};
 use rustix::io::Errno;
 
 /// The result of everything in this module.
@@ -36,6 +36,20 @@ pub enum LayerError {
     /// Whoever asked no longer wants it.
     #[error("it took too long")]
     Stopped,
+    /// More than a copy may hold.
+    #[error(
+        "`{path}` is too large or too deep to be copied: {} found, {} is the limit",
+        format_bytes(*bytes),
+        format_bytes(*bytes_max)
+    )]
+    TooLarge {
+        /// What.
+        path: SandboxPath,
+        /// How much was found before we stopped.
+        bytes: u64,
+        /// How much may be copied.
+        bytes_max: u64,
+    },
     /// The operating system refused.
     #[error("cannot {verb} `{path}`: {source}")]
     Io {
@@ -71,6 +85,7 @@ impl From<LayerError> for Error {
             LayerError::Kind { .. } => Code::Invalid,
             LayerError::Bound { .. } => Code::Limit,
             LayerError::Stopped => Code::Busy,
+            LayerError::TooLarge { .. } => Code::Limit,
             LayerError::Io { source, .. } => io_code(source),
         };
         Error::new(code, error.to_string())

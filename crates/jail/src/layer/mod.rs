@@ -26,6 +26,7 @@ mod raw;
 mod usage;
 mod view;
 mod walk;
+mod whole;
 mod write;
 
 pub use autorun::is_autorun;
@@ -40,6 +41,7 @@ pub use flatten::flatten;
 pub use usage::{DiskUsage, disk_usage};
 pub use view::{DirEntry, View};
 pub use walk::{Step, Walked};
+pub use whole::{adopt_whole, is_whole, make_whole};
 pub use write::Writer;
 
 use open::Scope;

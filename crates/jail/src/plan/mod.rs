@@ -1,9 +1,11 @@
 //! From a request and facts about the host to a plan: pure, printable data.
 //!
 //! `clone.rs` plans for root (the whole machine, copy-on-write), `rootless.rs`
-//! for everybody else. Nothing here touches the system.
+//! for everybody else, `copied.rs` where no namespace can be made. Nothing
+//! here touches the system.
 
 mod clone;
+mod copied;
 mod rootless;
 
 use crate::JailError;
@@ -37,6 +39,8 @@ pub enum Mapping {
         /// Their group.
         gid: u32,
     },
+    /// There is no user namespace.
+    None,
 }
 
 /// Everything the child needs, ready to execute.
@@ -59,6 +63,8 @@ pub struct Plan {
     pub capabilities: u64,
     /// The second fence around files.
     pub landlock: Rules,
+    /// What the filter must make up for without namespaces.
+    pub copied: Option<crate::seccomp::Copied>,
     /// Limits that the kernel enforces on the group.
     pub cgroup: cgroup::CgroupPlan,
     /// Cpus to use where no controller can share them.
@@ -74,23 +80,33 @@ impl Plan {
         facts: &Facts,
         controllers: &cgroup::Controllers,
     ) -> Result<Plan, JailError> {
-        let rootless = spec.tier == Tier::Rootless;
         let cgroup = cgroup::CgroupPlan::new(
             controllers,
             &spec.limits,
             &spec.label,
             facts.namespaces_limit_pids,
         )?;
-        let mut steps = match (&spec.join, rootless) {
+        let copied = spec.tier == Tier::Copied;
+        // Without namespaces there is nothing to join.
+        let join = spec.join.as_ref().filter(|_| !copied);
+        let mut steps = match (join, spec.tier) {
             (Some(_), _) => joining(spec, facts)?,
-            (None, true) => rootless::steps(spec, facts)?,
-            (None, false) => clone::steps(spec, facts)?,
+            (None, Tier::Copied) => copied::steps(spec)?,
+            (None, Tier::Rootless) => rootless::steps(spec, facts)?,
+            (None, _) => clone::steps(spec, facts)?,
         };
         limit_pids(&mut steps, cgroup.pid_max)?;
         let mut missing = cgroup.missing.clone();
         let landlock = Rules::new(spec, facts);
         if landlock.version == 0 {
             missing.push("landlock: the kernel offers none".to_owned());
+        }
+        if copied {
+            if landlock.version == 0 {
+                let why = "the kernel offers no landlock".to_owned();
+                return Err(JailError::Isolation { asked: "copied", why });
+            }
+            missing.extend(copied::missing(spec, &landlock));
         }
         Ok(Plan {
             tier: spec.tier,
@@ -102,11 +118,13 @@ impl Plan {
             mapping: match spec.tier {
                 Tier::Clone => Mapping::Shifted,
                 Tier::Masked => Mapping::Same,
-                _ => Mapping::Own { uid: facts.uid, gid: facts.gid },
+                Tier::Rootless => Mapping::Own { uid: facts.uid, gid: facts.gid },
+                Tier::Copied => Mapping::None,
             },
             steps,
             rlimits: rlimits(spec, &cgroup),
-            capabilities: if rootless { 0 } else { ROOT_CAPABILITIES },
+            capabilities: if spec.tier >= Tier::Masked { ROOT_CAPABILITIES } else { 0 },
+            copied: copied::filter(spec, &landlock),
             landlock,
             cpus: spec.limits.cpu_milli.filter(|_| !cgroup.limits_cpu).map(whole_cpus),
             cgroup,
@@ -121,6 +139,7 @@ impl Plan {
             Mapping::Shifted => format!("0-{} inside are {SHIFT_BASE}+ outside", SHIFT_COUNT - 1),
             Mapping::Same => "the same inside and outside, /proc is masked".to_owned(),
             Mapping::Own { uid, .. } => format!("only {uid}"),
+            Mapping::None => "the caller's own, without privileges".to_owned(),
         };
         lines.push(format!("user ids: {mapped}"));
         lines.extend(self.cgroup.explain());
@@ -131,8 +150,12 @@ impl Plan {
         lines.extend(self.landlock.explain());
         lines.push(format!(
             "seccomp: {} rules, new namespaces and mounts denied",
-            crate::seccomp::rule_count()
+            crate::seccomp::rule_count(self.copied)
         ));
+        if self.copied.is_some() {
+            let asked = "seccomp: changes of modes, owners and times are carried out by init, in the copy only";
+            lines.push(asked.to_owned());
+        }
         lines.extend(self.missing.iter().map(|what| format!("missing: {what}")));
         lines
     }
@@ -180,6 +203,9 @@ fn joining(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> {
 }
 
 fn namespaces(spec: &Spec) -> u64 {
+    if spec.tier == Tier::Copied {
+        return 0;
+    }
     if spec.join.is_some() {
         return libc::CLONE_NEWPID as u64;
     }
@@ -495,7 +521,7 @@ pub(crate) fn new_network() -> Result<Vec<Step>, JailError> {
 }
 
 fn monitor_makes_network(spec: &Spec) -> bool {
-    spec.tier != Tier::Rootless && spec.join.is_none() && spec.network != Network::Host
+    spec.tier >= Tier::Masked && spec.join.is_none() && spec.network != Network::Host
 }
 
 /// What init itself does for the network: the proxy's socket, and all of it

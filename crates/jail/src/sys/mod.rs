@@ -8,6 +8,7 @@
 pub mod fd;
 pub mod local;
 pub mod mount;
+pub mod notify;
 pub mod process;
 pub mod security;
 pub mod socket;

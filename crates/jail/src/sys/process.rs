@@ -46,8 +46,22 @@ pub fn split(flags: u64, exit_signal: i32) -> Sys<Option<Child>> {
     // CLONE_VM the child works on its own copy of this stack.
     let pid = check(unsafe {
         libc::syscall(libc::SYS_clone3, std::ptr::from_ref(&args), size_of::<CloneArgs>())
-    })?;
+    });
+    let pid = match pid {
+        // Containers refuse what their filter cannot look into.
+        Err(libc::ENOSYS) => old_clone(&args)?,
+        other => other?,
+    };
     Ok((pid != 0).then_some(Child { pid: pid as i32, pidfd }))
+}
+
+/// The same by the older call, which returns the pidfd where it would put the
+/// child's id.
+fn old_clone(args: &CloneArgs) -> Sys<libc::c_long> {
+    let flags = args.flags | args.exit_signal;
+    // SAFETY: the pidfd's place is live; a null stack means a copy of ours,
+    // and the other arguments are not asked for by the flags.
+    check(unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, args.pidfd, 0usize, 0usize) })
 }
 
 /// Runs `job` in a process of its own that is nobody's child to wait for.
@@ -268,6 +282,12 @@ pub fn kill_pidfd(pidfd: RawFd, signal: i32) -> Sys<()> {
     .map(|_| ())
 }
 
+/// A descriptor for a process that need not be our child.
+pub fn open_pidfd(pid: i32) -> Sys<RawFd> {
+    // SAFETY: plain integers.
+    check(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) }).map(|fd| fd as RawFd)
+}
+
 /// Blocks every signal and returns a descriptor that tells of `SIGCHLD`.
 pub fn child_signal_fd() -> Sys<RawFd> {
     // SAFETY: the sets are live and initialised by the calls before use.
@@ -417,6 +437,12 @@ pub fn sleep_ms(ms: u64) {
     let time = libc::timespec { tv_sec: (ms / 1000) as _, tv_nsec: (ms % 1000 * 1_000_000) as _ };
     // SAFETY: `time` is live; the remainder is not asked for.
     unsafe { libc::nanosleep(&time, std::ptr::null_mut()) };
+}
+
+/// Our pid.
+pub fn own_pid() -> i32 {
+    // SAFETY: no arguments; cannot fail.
+    unsafe { libc::getpid() }
 }
 
 /// User and group ids that the kernel acts for.

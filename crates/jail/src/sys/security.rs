@@ -22,6 +22,19 @@ pub fn die_with_parent() -> Sys<()> {
     check_int(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) }).map(|_| ())
 }
 
+/// Takes back the wish to die with the parent.
+pub fn outlive_parent() {
+    // SAFETY: plain integers; cannot fail with these.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0, 0, 0, 0) };
+}
+
+/// Descendants whose parent ends become our children, not those of the host's
+/// init.
+pub fn adopt_orphans() -> Sys<()> {
+    // SAFETY: plain integers.
+    check_int(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(|_| ())
+}
+
 /// Names this process for `ps`.
 pub fn set_name(name: &std::ffi::CStr) {
     // SAFETY: `name` is NUL-terminated and outlives the call.

@@ -7,6 +7,7 @@
 //! must not be in the output, victims must live, `verdict` must be content.
 
 use crate::arena::{Arena, PYTHON};
+use fractal_jail::layer::{Bounds, Layer, View, is_whole, make_whole};
 use fractal_jail::{Input, Output, Report, Spec, Stack, Streams, Top};
 use fractal_model::{Limits, Network, Tier};
 use std::io::Write;
@@ -36,6 +37,10 @@ pub struct Attack {
     verdict: fn(&Arena) -> Result<(), String>,
     spec: fn(&mut Spec, &Arena),
     control: Control,
+    /// Why it says nothing about the tier `copied`, or is not held there.
+    not_in_copied: Option<&'static str>,
+    /// The same for root alone.
+    not_in_copied_as_root: Option<&'static str>,
 }
 
 impl Attack {
@@ -47,7 +52,19 @@ impl Attack {
             verdict: |_| Ok(()),
             spec: |_, _| {},
             control: Control::Everyone,
+            not_in_copied: None,
+            not_in_copied_as_root: None,
         }
+    }
+
+    /// Says why the attack does not apply where nothing is mounted.
+    pub fn not_in_copied(self, why: &'static str) -> Attack {
+        Attack { not_in_copied: Some(why), ..self }
+    }
+
+    /// Says why root without privileges is not held where nothing is mounted.
+    pub fn not_in_copied_as_root(self, why: &'static str) -> Attack {
+        Attack { not_in_copied_as_root: Some(why), ..self }
     }
 
     /// What the host does first.
@@ -72,13 +89,15 @@ impl Attack {
 
     /// Fails the test unless the attack fails inside and succeeds outside.
     pub fn check(&self, tier: Tier) {
-        let (output, intact) = self.inside(tier);
-        assert!(!output.contains("BROKEN:"), "the attack itself is broken:\n{output}");
-        assert!(!output.contains("ESCAPED:"), "escaped from {}:\n{output}", tier.name());
-        if let Err(why) = intact {
-            panic!("escaped from {}: {why}\n{output}", tier.name());
+        let for_root = self.not_in_copied_as_root.filter(|_| is_root());
+        if let Some(why) = self.not_in_copied.or(for_root).filter(|_| tier == Tier::Copied) {
+            return notice(&format!("does not apply in copied: {why}"));
         }
-        assert!(output.contains("HELD:"), "the attack did not come to its end:\n{output}");
+        self.check_inside(tier, &self.text());
+        if tier == Tier::Copied {
+            // Once more on what the program may write.
+            self.check_inside(tier, &self.text().replace("{arena}/project", "{project}"));
+        }
         let is_root = is_root();
         let namespaces: &[&str] = match self.control {
             Control::Everyone => &[],
@@ -97,9 +116,19 @@ impl Attack {
         assert!(succeeded, "the attack fails even without a jail:\n{output}");
     }
 
-    fn inside(&self, tier: Tier) -> (String, Result<(), String>) {
+    fn check_inside(&self, tier: Tier, text: &str) {
+        let (output, intact) = self.inside(tier, text);
+        assert!(!output.contains("BROKEN:"), "the attack itself is broken:\n{output}");
+        assert!(!output.contains("ESCAPED:"), "escaped from {}:\n{output}", tier.name());
+        if let Err(why) = intact {
+            panic!("escaped from {}: {why}\n{output}", tier.name());
+        }
+        assert!(output.contains("HELD:"), "the attack did not come to its end:\n{output}");
+    }
+
+    fn inside(&self, tier: Tier, text: &str) -> (String, Result<(), String>) {
         let mut arena = self.arena();
-        let mut spec = spec(&arena, tier, &[PYTHON, "-S", "-c", &self.text()]);
+        let mut spec = spec(&arena, tier, &[PYTHON, "-S", "-c", text]);
         (self.spec)(&mut spec, &arena);
         let report = run(&mut arena, &spec);
         let output = text_of(&report);
@@ -214,7 +243,29 @@ pub fn run(arena: &mut Arena, spec: &Spec) -> Report {
         stderr: Output::Capture(OUTPUT_BYTES_MAX),
         interactive: false,
     };
-    fractal_jail::run(spec, streams).unwrap()
+    fractal_jail::run(&ready(spec), streams).unwrap()
+}
+
+/// Where nothing can be mounted a run needs a copy of the project, on disk.
+fn ready(spec: &Spec) -> Spec {
+    let mut spec = spec.clone();
+    if spec.tier != Tier::Copied {
+        return spec;
+    }
+    spec.env.push(("INSIDE".into(), "1".into()));
+    spec.stack.top = Top::Disk("top".to_owned());
+    let layer = spec.stack.layers_dir.join("top");
+    for dir in ["tree", "work"] {
+        std::fs::create_dir_all(layer.join(dir)).unwrap();
+    }
+    let project = fractal_model::SandboxPath::parse(spec.stack.project.to_str().unwrap()).unwrap();
+    if !is_whole(&layer, &project).unwrap() {
+        let host = Some(Layer::open(Path::new("/")).unwrap());
+        let view = View { host, ..View::default() };
+        let staging = layer.join(format!("work/{}-copy", spec.label));
+        make_whole(&view, &project, &layer, &staging, &Bounds::default()).unwrap();
+    }
+    spec
 }
 
 /// Variables that turn this test binary into a launcher.
@@ -239,7 +290,9 @@ fn launch() {
     let Some(tier) = Tier::parse(&tier) else { return };
     let env = [("ARENA".to_owned(), root.clone()), ("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
     let mut spec = spec_at(Path::new(&root), &env, tier, &[PYTHON, "-S", "-c", &script(&text)]);
-    spec.limits.pids = Some(64);
+    // Without a group the limit counts all processes of the user, also those
+    // of tests beside this one.
+    spec.limits.pids = (tier != Tier::Copied).then_some(64);
     let copy = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
     let streams = Streams {
         stdin: Input::Descriptor(copy(std::os::fd::AsFd::as_fd(&std::io::stdin()))),
@@ -247,7 +300,7 @@ fn launch() {
         stderr: Output::Descriptor(copy(std::os::fd::AsFd::as_fd(&std::io::stderr()))),
         interactive: false,
     };
-    fractal_jail::run(&spec, streams).unwrap();
+    fractal_jail::run(&ready(&spec), streams).unwrap();
     fractal_jail::settle();
 }
 
@@ -322,10 +375,10 @@ pub fn as_root(name: &str, tier: Tier, body: impl FnOnce(Tier)) {
 
 /// Runs `body` as somebody who is not root: root starts this test binary again
 /// as nobody, in a directory that nobody owns.
-pub fn as_nobody(name: &str, body: impl FnOnce(Tier)) {
+pub fn as_nobody(name: &str, tier: Tier, body: impl FnOnce(Tier)) {
     const NOBODY: u32 = 65_534;
     if !is_root() {
-        return body(Tier::Rootless);
+        return body(tier);
     }
     let dir = tempfile::Builder::new().prefix("fractal-escape-nobody-").tempdir().unwrap();
     let own = |path: &Path| std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
@@ -349,10 +402,13 @@ pub fn as_nobody(name: &str, body: impl FnOnce(Tier)) {
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "as nobody:\n{text}");
     assert!(text.contains("1 passed"), "the test {name} was not found:\n{text}");
-    text.lines().filter(|line| line.starts_with("no control run")).for_each(notice);
+    let said = |line: &&str| {
+        line.starts_with("no control run") || line.starts_with("does not apply in copied")
+    };
+    text.lines().filter(said).for_each(notice);
 }
 
-/// Three tests from something that takes a tier.
+/// Five tests from something that takes a tier.
 macro_rules! trial {
     ($name:ident, $body:expr) => {
         mod $name {
@@ -376,13 +432,27 @@ macro_rules! trial {
 
             #[test]
             fn in_rootless() {
-                crate::harness::as_nobody(&name("in_rootless"), $body);
+                let tier = fractal_model::Tier::Rootless;
+                crate::harness::as_nobody(&name("in_rootless"), tier, $body);
+            }
+
+            #[test]
+            fn in_copied() {
+                let tier = fractal_model::Tier::Copied;
+                crate::harness::as_nobody(&name("in_copied"), tier, $body);
+            }
+
+            /// As root in a container that was given no privileges.
+            #[test]
+            fn in_copied_as_root() {
+                let tier = fractal_model::Tier::Copied;
+                crate::harness::as_root(&name("in_copied_as_root"), tier, $body);
             }
         }
     };
 }
 
-/// Three tests from an [`Attack`].
+/// Five tests from an [`Attack`].
 macro_rules! attack {
     ($name:ident, $attack:expr) => {
         trial!($name, |tier| $attack.check(tier));
@@ -417,7 +487,8 @@ env = os.environ
 arena, target = env["ARENA"], env.get("TARGET", "")
 victim, answer = int(env.get("VICTIM", "0")), env.get("ANSWER", "")
 
-inside = os.getppid() == 1
+inside = os.getppid() == 1 or "INSIDE" in env
+project = os.getcwd() if "INSIDE" in env else f"{arena}/project"
 
 def places(*elsewhere):
     """Where to put things: outside the jail only into the arena."""

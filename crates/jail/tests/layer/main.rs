@@ -10,3 +10,4 @@ mod overlay;
 mod speed;
 mod support;
 mod unreadable;
+mod whole;

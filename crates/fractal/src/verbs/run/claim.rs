@@ -4,7 +4,7 @@ use super::place::Place;
 use crate::{Engine, insert_layer, template};
 use fractal_jail::Living;
 use fractal_model::{Code, Error, Id, MountSource, Result, Tier};
-use fractal_store::{Reads, RunRow, SandboxRow, now_ms, process_start};
+use fractal_store::{Reads, RunRow, SandboxRow, Tx, now_ms, process_start};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,7 @@ pub(super) fn claim(engine: &Engine, place: &mut Place) -> Result<()> {
             store.dirty_layer(top, &label(place.run_id))?;
             if joined.is_none() {
                 clear_work(&store.layer_work(top));
+                super::copied::clear(engine, top);
             }
             place.join = joined.map(|(_, living)| living);
             return Ok(());
@@ -46,8 +47,9 @@ pub(super) fn claim(engine: &Engine, place: &mut Place) -> Result<()> {
         .hint("try again in a moment"))
 }
 
-fn claim_new(engine: &Engine, place: &Place) -> Result<()> {
-    let (store, row) = (&engine.store, &place.row);
+fn claim_new(engine: &Engine, place: &mut Place) -> Result<()> {
+    let store = &engine.store;
+    let row = &place.row;
     if store.sandbox_named(&row.name)?.is_some() {
         return Err(Error::new(Code::Exists, format!("there is already a sandbox `{}`", row.name))
             .hint(format!(
@@ -55,16 +57,23 @@ fn claim_new(engine: &Engine, place: &Place) -> Result<()> {
                 row.name
             )));
     }
+    super::copied::freeze(engine, place)?;
+    let row = &place.row;
     store.new_layer_dir(row.top)?;
     prepare_scratch(engine, row)?;
     let living = living_row(place);
     let inserted = store.transact_relaxed(|tx| {
-        insert_layer(tx, row.top, None)?;
+        if let Some(base) = row.base {
+            insert_layer(tx, base, None)?;
+            tx.seal_layer(base, 0)?;
+        }
+        insert_layer(tx, row.top, row.base)?;
         tx.insert_sandbox(row)?;
         tx.insert_run(&living)
     });
     if let Err(error) = inserted {
         let _ = store.discard_layer(row.top);
+        row.base.into_iter().for_each(|base| drop(store.discard_layer(base)));
         return Err(error.into());
     }
     Ok(store.dirty_layer(row.top, &label(place.run_id))?)
@@ -181,13 +190,22 @@ pub(super) fn abandon(engine: &Engine, place: &Place) {
     let row = &place.row;
     let removed = engine.store.transact_relaxed(|tx| {
         tx.delete_run(place.run_id)?;
-        if place.is_new {
-            tx.delete_sandbox(row.id)?;
-            tx.delete_layer_if_unused(row.top)?;
-        }
-        Ok(())
+        if place.is_new { forget(tx, row) } else { Ok(Vec::new()) }
     });
-    if place.is_new && removed.is_ok() {
-        let _ = engine.store.discard_layer(row.top);
+    for layer in removed.unwrap_or_default() {
+        let _ = engine.store.discard_layer(layer);
     }
+}
+
+/// Removes the rows of a sandbox that one run made; returns the layers whose
+/// directories can go.
+pub(super) fn forget(tx: &Tx<'_>, row: &SandboxRow) -> fractal_store::Result<Vec<Id>> {
+    tx.delete_sandbox(row.id)?;
+    let mut unused = Vec::new();
+    for layer in [row.top].into_iter().chain(row.base) {
+        if tx.delete_layer_if_unused(layer)? {
+            unused.push(layer);
+        }
+    }
+    Ok(unused)
 }

@@ -5,6 +5,7 @@
 //! compare, and settle everything in one transaction with the record.
 
 pub mod claim;
+mod copied;
 pub mod place;
 mod settle;
 mod spec;
@@ -87,8 +88,11 @@ pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunR
     if place.in_memory.is_none() || !place.row.mounts.is_empty() {
         engine.ready()?;
     }
+    copied::check(engine, caller, &run, &place)?;
     claim(engine, &mut place)?;
-    match execute(engine, caller, &run, &place, io) {
+    let ran = copied::materialise(engine, &place)
+        .and_then(|()| execute(engine, caller, &run, &place, io));
+    match ran {
         Ok(done) => settle(engine, caller, &run, place, done),
         Err(error) => {
             abandon(engine, &place);
@@ -100,8 +104,11 @@ pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunR
 /// The plan of a run as text.
 pub fn explain(engine: &Engine, caller: &Caller, run: &Run) -> Result<Vec<String>> {
     let place = decide(engine, caller, run)?;
+    copied::check(engine, caller, run, &place)?;
     let spec = spec(engine, caller, run, &place)?;
-    Ok(fractal_jail::explain(&spec)?)
+    let mut lines = copied::explain(engine, &place);
+    lines.extend(fractal_jail::explain(&spec)?);
+    Ok(lines)
 }
 
 /// What came out of the jail.

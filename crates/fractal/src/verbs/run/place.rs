@@ -79,11 +79,13 @@ fn decide_new(engine: &Engine, caller: &Caller, run: &Run) -> Result<Place> {
     let policy = new_policy(caller, run, &template)?;
     let row = new_row(engine, caller, run, &template, &policy)?;
     let policy = policy.meet(&for_one_run(caller, run, Some(&template))?).meet(&caller.policy);
-    let in_memory = memory_for(run, &template, &policy);
+    let tier = choose_tier(engine, &policy)?;
+    // A copy is a directory on disk.
+    let in_memory = memory_for(run, &template, &policy).filter(|_| tier != Tier::Copied);
     Ok(Place {
         row,
         run_id: new_id(),
-        tier: choose_tier(engine, &policy)?,
+        tier,
         join: None,
         policy,
         template: Some(template),

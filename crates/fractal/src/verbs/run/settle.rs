@@ -1,10 +1,11 @@
 //! The end of a run: verdict, record, reply.
 
 use super::Done;
+use super::claim::forget;
 use super::place::Place;
 use crate::{Caller, Engine, record};
 use fractal_jail::{Ended, Report, Why};
-use fractal_model::{Isolation, Outcome, Policy, Result, Run, RunReply, Usage};
+use fractal_model::{Isolation, Outcome, Policy, Result, Run, RunReply, Tier, Usage};
 use fractal_store::{Reads, now_ms};
 use serde_json::json;
 
@@ -38,6 +39,7 @@ pub(super) fn settle(
         engine.store.transact_relaxed(|tx| tx.append(body))?;
     } else {
         let durable = kept;
+        let mut unused = Vec::new();
         let write = |tx: &fractal_store::Tx<'_>| {
             tx.delete_run(run_id)?;
             // Somebody joined meanwhile: the sandbox is theirs too.
@@ -45,8 +47,7 @@ pub(super) fn settle(
             if kept {
                 tx.touch_sandbox(row.id, now_ms())?;
             } else {
-                tx.delete_sandbox(row.id)?;
-                tx.delete_layer_if_unused(row.top)?;
+                unused = forget(tx, row)?;
             }
             tx.append(body)
         };
@@ -55,8 +56,11 @@ pub(super) fn settle(
         } else {
             engine.store.transact_relaxed(write)?
         };
+        if place.tier == Tier::Copied {
+            super::copied::clear(engine, row.top);
+        }
         if !kept {
-            engine.store.discard_layer(row.top)?;
+            unused.into_iter().try_for_each(|layer| engine.store.discard_layer(layer))?;
         } else if place.is_new {
             super::super::gc::expire(engine, caller);
         }

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 pub(super) fn spec(engine: &Engine, caller: &Caller, run: &Run, place: &Place) -> Result<Spec> {
     let row = &place.row;
     let stack = if place.is_new { Vec::new() } else { engine.store.stack(row.top)? };
+    engine.adopt_copies(row, &stack)?;
     let sealed = stack.iter().skip(1).map(|layer| layer.id.to_string()).collect();
     let top = match place.in_memory {
         Some(size_bytes) => Top::Memory { size_bytes },

@@ -10,7 +10,7 @@ trial!(nothing_is_left_when_the_launcher_is_killed, |tier| {
     let text = r#"
 if os.fork() == 0:
     os.setsid()
-os.write(1, b"running\n")
+os.write(1, b"all up\n")
 while True:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(0.05)
@@ -23,7 +23,7 @@ while True:
         .spawn()
         .unwrap();
     let output = BufReader::new(process.stdout.take().unwrap());
-    let running = output.lines().map_while(Result::ok).any(|line| line.contains("running"));
+    let running = output.lines().map_while(Result::ok).any(|line| line.contains("all up"));
     let before = (marked_processes(&arena), left_behind(&arena));
     process.kill().unwrap();
     process.wait().unwrap();

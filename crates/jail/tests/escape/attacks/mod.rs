@@ -1,6 +1,7 @@
 //! All attacks; what each of them tries stands at the top of its file.
 
 mod acct;
+mod attributes_outside;
 mod bpf;
 mod call_int80;
 mod call_x32;
@@ -45,6 +46,7 @@ mod launcher_killed;
 mod launcher_terminal;
 mod layer_attributes;
 mod layer_links;
+mod limits_of_others;
 mod loop_device;
 mod mem_device;
 mod memory_files;
@@ -90,6 +92,7 @@ mod shm_sysv;
 mod socket_abstract;
 mod socket_abstract_host_network;
 mod socket_alg;
+mod socket_datagram_pair;
 mod socket_in_home;
 mod socket_in_project;
 mod socket_in_run;
@@ -101,6 +104,7 @@ mod socket_vsock;
 mod state_directory;
 mod stdin_reopen;
 mod stdout_reopen;
+mod supervisor_killed;
 mod swap_race;
 mod swapon;
 mod sys_writable;

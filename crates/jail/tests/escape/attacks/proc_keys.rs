@@ -18,4 +18,5 @@ atexit.register(lambda: libc.syscall(SYS_keyctl, ctypes.c_long(9), ctypes.c_long
 "#,
         );
     })
+    .not_in_copied("NOT HELD, names (not content) of the user's keys are visible in /proc")
 );

@@ -17,4 +17,5 @@ for name in ("slabinfo", "vmallocinfo", "pagetypeinfo", "kpagecount", "kpageflag
 "#
     )
     .control(Control::Root)
+    .not_in_copied_as_root("NOT HELD, the kernel's statistics for root are visible in /proc")
 );

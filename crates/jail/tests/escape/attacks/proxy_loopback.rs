@@ -40,4 +40,5 @@ serve(listener)
         spec.network = Network::Allow(hosts.into_iter().map(Into::into).collect());
     })
     .control(Control::Never("there is no proxy outside"))
+    .not_in_copied("single hosts cannot be allowed, the run is refused")
 );

@@ -1,0 +1,38 @@
+//! The verbs once more where no namespace can be made. The tests are the same:
+//! this binary starts itself again in a user namespace that allows no others.
+
+use std::process::{Command, Stdio};
+
+/// See the same words in the tests of the command line.
+const NO_NAMESPACES: &str = r#"
+echo 0 > /proc/sys/user/max_user_namespaces || exit 77
+[ "$(id -u)" = 0 ] && exec "$@"
+exec setpriv --bounding-set -all --inh-caps -all --ambient-caps -all "$@"
+"#;
+
+/// What namespaces are needed for: mounts, a network that runs share, and
+/// terminals that a program makes itself.
+const NEED_NAMESPACES: [&str; 4] = [
+    "live::a_shell_with_job_control_does_not_notice",
+    "verbs::a_volume_is_shared_and_survives_its_sandboxes",
+    "verbs::templates_of_a_project_mount_anywhere_and_set_variables",
+    "verbs::a_second_run_joins_the_first_and_shares_files_and_network",
+];
+
+#[test]
+fn the_verbs_keep_their_promises_in_copies() {
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-current-user", "--keep-caps", "sh", "-c", NO_NAMESPACES, "sh"]);
+    command.arg(std::env::current_exe().unwrap()).args(["--skip", "copied::"]);
+    for name in NEED_NAMESPACES {
+        eprintln!("does not apply in copied: {name}");
+        command.args(["--skip", name]);
+    }
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) || text.contains("unshare failed") {
+        eprintln!("skipped: no user namespace to forbid namespaces in: {text}");
+        return;
+    }
+    assert!(output.status.success(), "in tier copied:\n{text}");
+}
