@@ -53,5 +53,17 @@ trial!(nothing_is_left_when_a_supervisor_is_killed, |tier| {
         }
         let _ = process.kill();
         process.wait().unwrap();
+        // A killed monitor cannot remove its group: the engine does so with
+        // its next command, and there is no engine here.
+        let label = crate::harness::spec(&arena, tier, &[]).label;
+        let controllers = fractal_jail::cgroup::Controllers::find();
+        for _ in 0..200 {
+            fractal_jail::cgroup::sweep(&controllers, &|other| other != label);
+            if crate::harness::left_behind(&arena).is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(crate::harness::left_behind(&arena), Vec::<String>::new());
     }
 });
