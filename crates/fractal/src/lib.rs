@@ -104,14 +104,6 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Says that a run will follow, for whom every moment counts: part of its
-    /// sandbox is made while the caller goes on.
-    pub fn prepare(&self) {
-        if let Ok(tier) = self.tier() {
-            fractal_jail::prepare(tier);
-        }
-    }
-
     /// Opens the state directory if nobody has yet.
     pub(crate) fn ready(&self) -> Result<()> {
         if !self.is_ready() {

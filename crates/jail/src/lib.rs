@@ -24,7 +24,6 @@ mod pump;
 mod request;
 mod run;
 pub mod seccomp;
-mod spare;
 mod spawner;
 mod spec;
 pub mod step;
@@ -37,7 +36,6 @@ pub use living::{Frozen, Living, NotFrozen, end};
 pub use pump::{Captured, Input, Output, Streams};
 pub use request::LOCKED_IN_WORK;
 pub use run::{Ended, Report, Running, Why, explain, run, run_when, settle, spawn};
-pub use spare::prepare;
 pub use spec::{Placed, Spec, Stack, Top};
 
 use fractal_model::{Code, Error};

@@ -8,7 +8,6 @@ use crate::child::Prepared;
 use crate::living::Living;
 use crate::plan::Plan;
 use crate::run::own;
-use crate::spare::Spare;
 use crate::spec::{Spec, Top};
 use crate::step::Step;
 use crate::sys::{fd, process};
@@ -45,7 +44,6 @@ pub struct Descriptors {
     pub gate: Option<OwnedFd>,
     pub door: Option<(OwnedFd, OwnedFd)>,
     pub join: Option<Living>,
-    pub spare: Option<Spare>,
 }
 
 impl Request {
@@ -95,7 +93,6 @@ impl Request {
             gate: fds.gate.as_ref().map(AsRawFd::as_raw_fd),
             door: fds.door.as_ref().map(|door| (door.0.as_raw_fd(), door.1.as_raw_fd())),
             join: fds.join.as_ref().map(Living::raw),
-            spare: fds.spare.as_ref().map(Spare::raw),
             keep: &keep,
             deadline_ms: self.deadline_ms,
             memory_watch: self.memory_watch,
@@ -120,7 +117,6 @@ impl Descriptors {
         let door = self.door.iter().flat_map(|(a, b)| [a.as_raw_fd(), b.as_raw_fd()]);
         list.extend(door);
         list.extend(self.join.iter().flat_map(Living::raw));
-        list.extend(self.spare.iter().flat_map(|spare| <[RawFd; 2]>::from(spare.raw())));
         list
     }
 
@@ -129,24 +125,21 @@ impl Descriptors {
         u8::from(self.stdio.is_some())
             | u8::from(self.gate.is_some()) << 1
             | u8::from(self.join.is_some()) << 2
-            | u8::from(self.spare.is_some()) << 3
-            | u8::from(self.door.is_some()) << 4
+            | u8::from(self.door.is_some()) << 3
     }
 
     /// The inverse of `shape` and `list`; `None` when they do not fit.
-    pub fn from_list(shape: u8, plan: &Plan, list: Vec<OwnedFd>) -> Option<Descriptors> {
+    pub fn from_list(shape: u8, list: Vec<OwnedFd>) -> Option<Descriptors> {
         let mut list = list.into_iter();
         let has = |bit: u8| shape >> bit & 1 == 1;
         let control = list.next()?;
         let sync = (list.next()?, list.next()?);
         let stdio = if has(0) { Some(take_array(&mut list)?) } else { None };
         let gate = if has(1) { Some(list.next()?) } else { None };
-        let door = if has(4) { Some((list.next()?, list.next()?)) } else { None };
+        let door = if has(3) { Some((list.next()?, list.next()?)) } else { None };
         let join = if has(2) { Some(Living::from(take_array(&mut list)?)) } else { None };
-        let spare =
-            if has(3) { Some(Spare::new(list.next()?, list.next()?, plan.mapping)) } else { None };
         let complete = list.next().is_none();
-        complete.then_some(Descriptors { control, sync, stdio, gate, door, join, spare })
+        complete.then_some(Descriptors { control, sync, stdio, gate, door, join })
     }
 }
 

@@ -4,7 +4,7 @@ use crate::JailError;
 use crate::cgroup::{CgroupPlan, Controllers};
 use crate::child::{self, WHY_ASKED, WHY_TIME};
 use crate::host::Facts;
-use crate::plan::{Mapping, Plan};
+use crate::plan::Plan;
 use crate::pump::{Captured, Pump, Streams};
 use crate::request::{Descriptors, Request, raise_all};
 use crate::spawner::Monitor;
@@ -80,8 +80,6 @@ pub struct Running {
     cwd: PathBuf,
     started: Instant,
     request: Request,
-    /// Which namespaces the next run will likely need.
-    refill: Option<Mapping>,
     pub(crate) allowed: std::collections::BTreeSet<String>,
 }
 
@@ -169,7 +167,6 @@ fn start(
         door: if copied { Some(channel()?) } else { None },
         // Without namespaces there is nothing to join.
         join: spec.join.clone().filter(|_| !copied),
-        spare: crate::spare::take(&request.plan),
     };
     let monitor = crate::spawner::launch(&request, &descriptors)
         .map_err(|errno| JailError::System { what: "start the supervisor".into(), errno })?;
@@ -179,7 +176,6 @@ fn start(
         state: State::default(),
         cwd: spec.cwd.clone(),
         started,
-        refill: request.plan.network.is_some().then_some(request.plan.mapping),
         request,
         allowed: match &spec.network {
             fractal_model::Network::Allow(hosts) => hosts.clone(),
@@ -215,11 +211,6 @@ impl Running {
         match received {
             Ok(Some((message, descriptor))) => {
                 self.state.take(message, descriptor.map(own));
-                if self.state.started
-                    && let Some(mapping) = self.refill.take()
-                {
-                    crate::spare::refill(mapping);
-                }
                 !self.is_over()
             }
             _ => false,

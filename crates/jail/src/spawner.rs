@@ -106,12 +106,13 @@ fn ask(request: &Request, descriptors: &Descriptors) -> Option<Sys<Monitor>> {
         *state = State::Warm(None);
         return None;
     };
+    let body =
+        postcard::to_allocvec(request).ok().filter(|body| body.len() <= REQUEST_BYTES_MAX)?;
     if spawner.as_ref().is_none_or(|spawner| spawner.maker != maker()) {
         *spawner = Some(Spawner { socket: make().ok()?, maker: maker() });
     }
     let socket = spawner.as_ref()?.socket.as_raw_fd();
-    let sent = send(socket, request, descriptors);
-    if sent != Some(Ok(())) {
+    if send(socket, &body, descriptors).is_err() {
         // Half a request starts nothing.
         *spawner = None;
         return None;
@@ -123,15 +124,14 @@ fn ask(request: &Request, descriptors: &Descriptors) -> Option<Sys<Monitor>> {
     Some(answer)
 }
 
-fn send(socket: RawFd, request: &Request, descriptors: &Descriptors) -> Option<Sys<()>> {
-    let body =
-        postcard::to_allocvec(request).ok().filter(|body| body.len() <= REQUEST_BYTES_MAX)?;
+fn send(socket: RawFd, body: &[u8], descriptors: &Descriptors) -> Sys<()> {
     let list = descriptors.list();
     let mut header = [0; HEADER_BYTES];
     header[..4].copy_from_slice(&(body.len() as u32).to_le_bytes());
     header[4] = descriptors.shape();
     header[5] = list.len() as u8;
-    Some(socket::send(socket, &header, &list, 0).and_then(|()| socket::send_whole(socket, &body)))
+    socket::send(socket, &header, &list, 0)?;
+    socket::send_whole(socket, body)
 }
 
 fn receive_reply(socket: RawFd) -> Sys<Monitor> {
@@ -197,7 +197,7 @@ fn receive(socket: RawFd) -> Option<(Request, Descriptors)> {
     let mut body = vec![0; length];
     fd::read_whole(socket, &mut body).ok()?;
     let request: Request = postcard::from_bytes(&body).ok()?;
-    let descriptors = Descriptors::from_list(header[4], &request.plan, list)?;
+    let descriptors = Descriptors::from_list(header[4], list)?;
     Some((request, descriptors))
 }
 

@@ -75,11 +75,7 @@ impl Run {
             template: self.template,
             ttl_ms: self.ttl,
         };
-        let engine = session.engine_for_run()?;
-        if !self.explain {
-            engine.prepare();
-        }
-        let caller = session.caller()?;
+        let (engine, caller) = (session.engine_for_run()?, session.caller()?);
         if self.explain {
             return explain(session, &engine, &caller, &run);
         }

@@ -15,7 +15,7 @@ mod program;
 mod text;
 mod visitors;
 
-pub use monitor::{make_user_namespace, monitor, new_network};
+pub use monitor::monitor;
 pub(crate) use text::PathBuffer;
 
 use crate::plan::Plan;
@@ -55,8 +55,6 @@ pub struct Prepared<'a> {
     pub stdio: Option<[RawFd; 3]>,
     /// Namespaces of a living run to join.
     pub join: Option<Held>,
-    /// User and network namespaces that were made ahead.
-    pub spare: Option<(RawFd, RawFd)>,
     /// Where a message says that the program may start.
     pub gate: Option<RawFd>,
     /// Channel through which the program hands init the calls that it must

@@ -53,11 +53,7 @@ fn start_init(prepared: &Prepared<'_>) -> Result<(process::Child, Held), Failure
     let joined = prepared.join;
     make_groups(prepared).map_err(at(Fence::Cgroup))?;
     let rootless = matches!(prepared.plan.mapping, Mapping::Own { .. } | Mapping::None);
-    let user_namespace = match prepared.spare {
-        Some((user, _)) => user,
-        None if rootless => -1,
-        None => make_user_namespace(prepared.plan.mapping)?,
-    };
+    let user_namespace = if rootless { -1 } else { make_user_namespace(prepared.plan.mapping)? };
     if let Some(living) = joined
         && rootless
     {
@@ -94,10 +90,7 @@ fn equip(
     }
     let mut network = None;
     if let Some(steps) = &prepared.plan.network {
-        let made = match prepared.spare {
-            Some((_, network)) => network,
-            None => new_network(steps).map_err(at(Fence::Namespaces))?,
-        };
+        let made = new_network(steps).map_err(at(Fence::Namespaces))?;
         fd::close(held[3]);
         held[3] = made;
         network = Some(made);
@@ -113,16 +106,17 @@ fn hold(pid: i32) -> Held {
     FILES.map(|file| fd::open(path.proc(pid, file), libc::O_RDONLY, 0).unwrap_or(-1))
 }
 
-/// Moves this thread into a new network namespace and furnishes it.
-pub fn new_network(steps: &[Step]) -> Sys<RawFd> {
+/// Moves the monitor, who has no use for a network, into a new network
+/// namespace and furnishes it.
+fn new_network(steps: &[Step]) -> Sys<RawFd> {
     process::unshare(libc::CLONE_NEWNET)?;
     let mut slots = Slots::new(-1, -1, [-1; 5]);
     steps.iter().try_for_each(|step| step.execute(&mut slots))?;
-    fd::open(c"/proc/thread-self/ns/net", libc::O_RDONLY, 0)
+    fd::open(c"/proc/self/ns/net", libc::O_RDONLY, 0)
 }
 
 /// A user namespace needs a process in it while its maps are written.
-pub fn make_user_namespace(mapping: Mapping) -> Result<RawFd, Failure> {
+fn make_user_namespace(mapping: Mapping) -> Result<RawFd, Failure> {
     let failed = |errno: Errno| (Fence::UserNamespace, errno);
     let opened = process::with_sleeper(libc::CLONE_NEWUSER, |pid| {
         write_maps(pid, mapping).map_err(|errno| (Fence::Maps, errno))?;

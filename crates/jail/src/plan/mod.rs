@@ -514,7 +514,7 @@ fn read_only(spec: &Spec) -> Result<Vec<Step>, JailError> {
 
 /// What whoever makes a network namespace as root does in it: loopback, and
 /// low ports for everybody.
-pub(crate) fn new_network() -> Result<Vec<Step>, JailError> {
+fn new_network() -> Result<Vec<Step>, JailError> {
     let path = rel("/proc/sys/net/ipv4/ip_unprivileged_port_start")?;
     let open_ports = Step::Optional(Box::new(Step::Write { path, text: rel("0")? }));
     Ok(vec![Step::Loopback, open_ports])
