@@ -8,9 +8,12 @@ use fractal_model::Tier;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs;
+use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Directories of the root that a sandbox never takes from the host.
 pub const PRIVATE_TOPS: [&str; 4] = ["proc", "sys", "dev", "run"];
@@ -317,11 +320,27 @@ fn host_mounts(stack: &Stack) -> Vec<Own> {
     points.into_iter().filter_map(describe).collect()
 }
 
-/// The kernel writes this text anew for every read, so a large buffer pays.
+/// The kernel writes this text anew for every read, which takes as long as
+/// making a namespace. An open file tells when something was mounted, so that
+/// a process with many runs reads it once.
 fn mountinfo() -> std::io::Result<Vec<u8>> {
-    use std::io::Read;
+    static KNOWN: Mutex<Option<(u64, fs::File, Vec<u8>)>> = Mutex::new(None);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    // Threads and forked processes may live in other namespaces.
+    let here = fs::metadata("/proc/thread-self/ns/mnt")?.ino();
+    if let Some((there, file, text)) = &*known
+        && *there == here
+    {
+        let mut changed =
+            [libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLPRI, revents: 0 }];
+        if crate::sys::fd::poll(&mut changed, 0) == Ok(0) {
+            return Ok(text.clone());
+        }
+    }
+    let file = fs::File::open("/proc/thread-self/mountinfo")?;
     let mut text = Vec::with_capacity(64 * 1024);
-    fs::File::open("/proc/self/mountinfo")?.take(MOUNTINFO_BYTES_MAX).read_to_end(&mut text)?;
+    (&file).take(MOUNTINFO_BYTES_MAX).read_to_end(&mut text)?;
+    *known = Some((here, file, text.clone()));
     Ok(text)
 }
 

@@ -209,24 +209,47 @@ pub fn program(copied: Option<Copied>) -> Vec<libc::sock_filter> {
         leaves.entry(call as u32).or_default().push(ret(libc::SECCOMP_RET_USER_NOTIF));
     }
     leaves.entry(libc::SYS_socket as u32).or_default().extend(raw_socket_rule());
-    code.extend(search(&leaves.into_iter().collect::<Vec<_>>()));
+    code.extend(search(&spans(leaves)));
     code
 }
 
-/// Looks a call up among sorted ones by halving. When a filter is installed,
-/// the kernel plays it through for every call there is, so that a chain of
-/// comparisons would cost more than all else the program does before `exec`.
-fn search(leaves: &[(u32, Vec<libc::sock_filter>)]) -> Vec<libc::sock_filter> {
-    match leaves {
-        [] => vec![ret(ALLOW)],
-        [(call, body)] => {
-            let mut code = vec![jump(BPF_JEQ, *call, 0, distance(body.len()))];
-            code.extend(body);
-            code.push(ret(ALLOW));
-            code
+/// From which call on which instructions hold, sorted and without gaps.
+type Span = (u32, Vec<libc::sock_filter>);
+
+/// Neighbours with the same fate become one.
+fn spans(leaves: BTreeMap<u32, Vec<libc::sock_filter>>) -> Vec<Span> {
+    let same = |a: &[libc::sock_filter], b: &[libc::sock_filter]| {
+        let plain = |op: &libc::sock_filter| (op.code, op.jt, op.jf, op.k);
+        a.iter().map(plain).eq(b.iter().map(plain))
+    };
+    let mut spans: Vec<Span> = vec![(0, vec![ret(ALLOW)])];
+    let mut push = |from: u32, body: Vec<libc::sock_filter>| match spans.last() {
+        Some((_, last)) if same(last, &body) => {}
+        Some((start, _)) if *start == from => {
+            spans.pop();
+            spans.push((from, body));
         }
+        _ => spans.push((from, body)),
+    };
+    for (call, mut body) in leaves {
+        if !matches!(body.as_slice(), [op] if u32::from(op.code) == BPF_RET | BPF_K) {
+            body.push(ret(ALLOW));
+        }
+        push(call, body);
+        push(call + 1, vec![ret(ALLOW)]);
+    }
+    spans
+}
+
+/// Looks a call up by halving. When a filter is installed, the kernel compiles
+/// it and plays it through for every call there is: a long chain of
+/// comparisons would cost more than all else a program does before `exec`.
+fn search(spans: &[Span]) -> Vec<libc::sock_filter> {
+    match spans {
+        [] => vec![ret(ALLOW)],
+        [(_, body)] => body.clone(),
         _ => {
-            let (low, high) = leaves.split_at(leaves.len() / 2);
+            let (low, high) = spans.split_at(spans.len() / 2);
             let low = search(low);
             let mut code = match u8::try_from(low.len()) {
                 Ok(past) => vec![jump(BPF_JGE, high[0].0, past, 0)],
