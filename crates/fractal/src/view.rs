@@ -65,6 +65,11 @@ impl Engine {
     /// few entries and little content: what it cannot tell is a change.
     pub(crate) fn top_is_unchanged(&self, row: &SandboxRow) -> Result<bool> {
         let few = Bounds { entries_max: 512, depth_max: 64, bytes_max: 1 << 20 };
+        // Listing a large directory to the end would take longer than this may.
+        let top = Layer::open(&self.store.layer_tree(row.top))?;
+        if layer::disk_usage(&top, &few)?.truncated {
+            return Ok(false);
+        }
         let below = self.store.layer(row.top)?.and_then(|top| top.below);
         let mut found = self.views(row, below)?.changes(&few)?;
         without_mount_points(&mut found.list, &row.mounts)?;

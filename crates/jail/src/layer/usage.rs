@@ -32,6 +32,9 @@ pub fn disk_usage(layer: &Layer, bounds: &Bounds) -> Result<DiskUsage> {
     let root = layer.open_root(Scope::Layer).map_err(fail)?;
     let mut stack = vec![(list(&root, &mut usage, &mut seen, bounds).map_err(fail)?, root)];
     loop {
+        if usage.truncated && usage.entries >= bounds.entries_max {
+            return Ok(usage);
+        }
         let depth = stack.len();
         let Some((todo, directory)) = stack.last_mut() else { return Ok(usage) };
         let Some(name) = todo.pop() else {
