@@ -36,6 +36,7 @@ fn play(engine: &Engine) -> Result<(), Error> {
         sandbox: Some("first".into()),
         name: Some("second".into()),
         ask: fractal::Policy::default(),
+        network: None,
         ttl_ms: None,
     };
     engine.apply(&caller, fork)?;

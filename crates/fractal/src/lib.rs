@@ -136,8 +136,9 @@ impl Engine {
         match action {
             Action::Run(run) => verbs::run::run(self, caller, run, RunIo::captured())
                 .map(|reply| Reply::Run(Box::new(reply))),
-            Action::Fork { sandbox, name, ask, ttl_ms } => {
-                verbs::fork::fork(self, caller, sandbox.as_deref(), name.as_deref(), &ask, ttl_ms)
+            Action::Fork { sandbox, name, ask, network, ttl_ms } => {
+                let asked = verbs::fork::Asked { ask: &ask, network: network.as_ref(), ttl_ms };
+                verbs::fork::fork(self, caller, sandbox.as_deref(), name.as_deref(), &asked)
                     .map(Reply::Sandbox)
             }
             Action::Snapshot { sandbox, name } => {

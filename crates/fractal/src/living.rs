@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long ended runs may take to be written down: the process that waits
 /// for one lists its changes first.
-const SETTLE: Duration = Duration::from_secs(30);
+pub const SETTLE: Duration = Duration::from_secs(30);
 
 const NAP: Duration = Duration::from_millis(3);
 
@@ -125,7 +125,7 @@ fn thaw_all(frozen: Vec<(Id, Frozen)>) -> bool {
 
 /// Ends everything that runs in a sandbox, and waits until whoever waited for
 /// it has written down how it ended.
-pub fn end_all(engine: &Engine, row: &SandboxRow) -> Result<()> {
+pub fn end_all(engine: &Engine, row: &SandboxRow, patience: Duration) -> Result<()> {
     let (layers_dir, layer) = (engine.store.layers_dir(), row.top.to_string());
     let mut ended: Vec<Id> = Vec::new();
     let start = Instant::now();
@@ -135,7 +135,7 @@ pub fn end_all(engine: &Engine, row: &SandboxRow) -> Result<()> {
                 ended.push(run.id);
             }
         }
-        if start.elapsed() > SETTLE {
+        if start.elapsed() > patience {
             return Err(busy(row, "what runs in it was stopped but has not been recorded yet"));
         }
         std::thread::sleep(NAP);

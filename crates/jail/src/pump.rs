@@ -202,7 +202,8 @@ impl Pump {
             }
             for (index, ready) in polled.flows.into_iter().enumerate() {
                 if ready {
-                    self.flows[index].drain(&mut self.chunk);
+                    let left = self.output_left();
+                    self.flows[index].drain(&mut self.chunk, left);
                 }
             }
             if over && polled.none {
@@ -228,10 +229,18 @@ impl Pump {
         self.flows[0].from = Some(master);
     }
 
+    fn moved_bytes(&self) -> u64 {
+        self.flows.iter().map(|flow| flow.moved_bytes).sum()
+    }
+
+    /// How much may still be passed on.
+    fn output_left(&self) -> u64 {
+        self.output_bytes_max.map_or(u64::MAX, |max| max.saturating_sub(self.moved_bytes()))
+    }
+
     /// Stops a run that passes its output or disk limit.
     fn enforce(&mut self, running: &Running) {
-        let total: u64 = self.flows.iter().map(|flow| flow.moved_bytes).sum();
-        if self.output_bytes_max.is_some_and(|max| total > max) {
+        if self.output_bytes_max.is_some_and(|max| self.moved_bytes() > max) {
             self.output_bytes_max = None;
             running.stop(Why::Output);
             self.stopped = Some(Why::Output);
@@ -318,7 +327,8 @@ impl Pump {
 }
 
 impl Flow {
-    fn drain(&mut self, buffer: &mut [u8]) {
+    /// Takes what has come and passes on at most `left` bytes of it.
+    fn drain(&mut self, buffer: &mut [u8], left: u64) {
         let Some(from) = &self.from else { return };
         let count = match fd::read(from.as_raw_fd(), buffer) {
             Err(libc::EAGAIN) => return,
@@ -330,14 +340,15 @@ impl Flow {
             Ok(count) => count,
         };
         self.moved_bytes += count as u64;
+        let passed = count.min(usize::try_from(left).unwrap_or(usize::MAX));
         match &self.to {
             Output::Capture(max) => {
                 self.captured.total_bytes += count as u64;
-                let room = max.saturating_sub(self.captured.bytes.len()).min(count);
+                let room = max.saturating_sub(self.captured.bytes.len()).min(passed);
                 self.captured.bytes.extend_from_slice(&buffer[..room]);
             }
             Output::Descriptor(to) => {
-                if write_all(to.as_raw_fd(), &buffer[..count]).is_err() {
+                if write_all(to.as_raw_fd(), &buffer[..passed]).is_err() {
                     // Nobody reads any more: let the program see it too.
                     self.from = None;
                 }

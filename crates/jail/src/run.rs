@@ -237,6 +237,21 @@ impl Running {
         self.report(Pump::idle())
     }
 
+    /// What the monitor does otherwise. A group is busy for a moment after its
+    /// last process.
+    fn remove_groups(&self) {
+        use std::os::unix::ffi::OsStrExt;
+        for dir in &self.request.plan.cgroup.dirs {
+            let path = std::path::Path::new(std::ffi::OsStr::from_bytes(dir.as_c().to_bytes()));
+            for _ in 0..100 {
+                if std::fs::remove_dir(path).is_ok() || !path.exists() {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        }
+    }
+
     fn check(&self) -> Result<(), JailError> {
         let Some(message) = &self.state.failure else { return Ok(()) };
         let what = match message.kind {
@@ -256,7 +271,16 @@ impl Running {
         let wall_ms = self.started.elapsed().as_millis() as u64;
         self.check()?;
         let alone = self.state.alone.then_some((child::WHY_ENDED, [0; 6]));
-        let (why, group) = self.state.over.or(alone).ok_or(JailError::Lost)?;
+        let (why, group) = match self.state.over.or(alone) {
+            Some(over) => over,
+            None if self.state.started => {
+                // Somebody killed the supervisor, and all inside with it. The
+                // program has run, and what it did counts.
+                self.remove_groups();
+                (WHY_ASKED, [0; 6])
+            }
+            None => return Err(JailError::Lost),
+        };
         let (ended, usage) = match (self.state.exec_errno, self.state.ended) {
             (Some(errno), ended) => (Ended::NotStarted(errno), ended.map(|(_, usage)| usage)),
             (None, Some((status, usage))) => (decode(status), Some(usage)),

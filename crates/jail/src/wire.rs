@@ -38,6 +38,8 @@ pub const LISTENER: u32 = 13;
 pub const SIGNAL: u32 = 20;
 /// caller → monitor: stop the run.
 pub const STOP: u32 = 21;
+/// monitor → init: end everything, and report what it used.
+pub const FINISH: u32 = 31;
 /// monitor → init: go on.
 pub const GO: u32 = 30;
 /// somebody → monitor: hand me the namespaces. Answered by the same with the

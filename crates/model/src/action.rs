@@ -18,6 +18,9 @@ pub enum Action {
         name: Option<String>,
         #[serde(default)]
         ask: Policy,
+        /// The network that was asked for, which must be within the parent's.
+        #[serde(default)]
+        network: Option<crate::Network>,
         ttl_ms: Option<u64>,
     },
     Snapshot {

@@ -29,12 +29,15 @@ pub struct Fork {
 
 impl Fork {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
-        let network = self.bounds.net.clone().unwrap_or(Network::Host);
-        let ask = Policy { network, ..self.bounds.policy(session)? };
+        let network = self.bounds.net.clone();
+        let ask = Policy {
+            network: network.clone().unwrap_or(Network::Host),
+            ..self.bounds.policy(session)?
+        };
         let (engine, caller) = (session.engine()?, session.caller()?);
         let fork = |sandbox: Option<String>, name: Option<String>| {
-            engine
-                .apply(&caller, Action::Fork { sandbox, name, ask: ask.clone(), ttl_ms: self.ttl })
+            let (ask, network) = (ask.clone(), network.clone());
+            engine.apply(&caller, Action::Fork { sandbox, name, ask, network, ttl_ms: self.ttl })
         };
         let reply = super::sandbox_or_new_name(self.sandbox, self.name, fork);
         let Reply::Sandbox(info) = reply? else { return Err(unexpected()) };

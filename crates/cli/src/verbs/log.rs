@@ -51,6 +51,9 @@ fn outcome(body: &RecordBody) -> String {
     if let Some(exit) = body.detail.get("exit").and_then(Value::as_i64) {
         return format!("exit {exit}: {}", shorten(&command(&body.detail)));
     }
+    if text("outcome").as_deref() == Some("lost") {
+        return "lost: its process was killed".to_owned();
+    }
     let object = text("child_name").or(text("snapshot")).or(text("to")).or(text("volume"));
     match (text("verb"), object) {
         (Some(verb), Some(object)) => format!("{verb} {object}"),
@@ -90,6 +93,7 @@ mod tests {
         check(json!({ "exit": 3, "command": ["echo", "a\nb"] }), "exit 3: echo a\\nb");
         check(json!({ "child_name": "left" }), "ok: left");
         check(json!({ "verb": "create", "volume": "notes" }), "create notes");
+        check(json!({ "outcome": "lost" }), "lost: its process was killed");
         check(Value::Null, "ok");
     }
 }

@@ -1,6 +1,6 @@
 //! Exit statuses that scripts rely on.
 
-use crate::world::{World, able};
+use crate::world::{Answer, World, able};
 
 fn check(world: &World, args: &[&str], status: i32) {
     let answer = world.fractal(args);
@@ -137,4 +137,126 @@ fn paths_can_be_fenced_and_the_plan_be_read() {
     assert!(said.contains("isolation: ") && said.contains("of cpu"), "{said}");
     let (_, freed) = world.json(&["gc", "--dry-run", "--json"]);
     assert_eq!(freed["expired"], serde_json::json!([]));
+}
+
+/// What a run used counts also when it was ended for it.
+#[test]
+fn a_run_that_is_ended_tells_what_it_used() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    world.write("busy.py", "x = b'1' * (50 << 20)\nwhile True: pass\n");
+    let (status, reply) =
+        world.json(&["run", "--rm", "--json", "--time", "2s", "--", "python3", "busy.py"]);
+    assert_eq!((status, reply["outcome"].as_str()), (124, Some("timeout")));
+    if reply["isolation"]["tier"] != "copied" {
+        assert!(reply["usage"]["cpu_ms"].as_u64() > Some(200), "{reply}");
+        assert!(reply["usage"]["memory_peak_bytes"].as_u64() > Some(50 << 20), "{reply}");
+    }
+}
+
+#[test]
+fn the_output_limit_bounds_what_is_passed_on() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let answer = world.fractal(&["run", "-q", "--rm", "--output", "10k", "--", "yes"]);
+    assert_eq!(answer.out.len(), 10 << 10, "{}", answer.err);
+    let (_, reply) = world.json(&["run", "--rm", "--json", "--output", "10k", "--", "yes"]);
+    assert_eq!(
+        (reply["outcome"].as_str(), reply["truncated"].as_bool()),
+        (Some("output"), Some(true))
+    );
+}
+
+#[test]
+fn a_dropped_sandbox_gives_its_run_an_answer() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    world.ok(&["run", "-q", "--name", "d", "--", "true"]);
+    std::thread::scope(|scope| {
+        let run =
+            scope.spawn(|| world.json(&["run", "--in", "d", "--json", "--", "sleep", "1000"]));
+        while !world.ok(&["list"]).out.contains("running") {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        world.ok(&["drop", "d"]);
+        let (status, reply) = run.join().expect("it ran");
+        assert_eq!((status, reply["outcome"].as_str()), (137, Some("signalled")));
+    });
+    assert_eq!(world.fractal(&["show", "d"]).status, 6);
+}
+
+#[test]
+fn a_fork_cannot_ask_for_more_network_than_its_parent_has() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    world.ok(&["run", "-q", "--name", "n", "--", "true"]);
+    assert_eq!(world.fractal(&["fork", "n", "m", "--net", "host"]).status, 4);
+    assert_eq!(world.fractal(&["fork", "n", "m", "--net", "allow:example.org"]).status, 4);
+    world.ok(&["fork", "n", "m", "--net", "none"]);
+}
+
+#[test]
+fn a_missing_layer_is_told_and_does_not_hide_other_sandboxes() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    world.ok(&["run", "-q", "--name", "whole", "--", "true"]);
+    world.ok(&["run", "-q", "--name", "torn", "--", "touch", "f"]);
+    let (_, list) = world.json(&["list", "--json"]);
+    let torn = list["sandboxes"].as_array().expect("a list").iter().find(|s| s["name"] == "torn");
+    let layers = world.state().join("layers");
+    let (_, show) = world.json(&["show", "torn", "--json"]);
+    let top = show["top"].as_str().or(torn.and_then(|torn| torn["top"].as_str()));
+    match top {
+        Some(top) => std::fs::remove_dir_all(layers.join(top)).expect("it is ours"),
+        // The newest directory is the top of the sandbox that was made last.
+        None => {
+            let mut names: Vec<_> = std::fs::read_dir(&layers).expect("layers").flatten().collect();
+            names.sort_by_key(std::fs::DirEntry::file_name);
+            std::fs::remove_dir_all(names.last().expect("a layer").path()).expect("it is ours");
+        }
+    }
+    assert!(world.ok(&["list"]).out.contains("whole"));
+    let answer = world.fractal(&["run", "--in", "torn", "--", "true"]);
+    assert_eq!(answer.status, 125, "{}", answer.err);
+    assert!(answer.err.contains("missing") && answer.err.contains("fractal drop torn"));
+    world.ok(&["drop", "torn"]);
+    world.ok(&["run", "--in", "whole", "--", "true"]);
+}
+
+/// One path in a repository's own directory would spoil the whole patch.
+#[test]
+fn a_patch_applies_also_when_the_repository_itself_changed() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let git = |args: &str| {
+        let script = format!("git -c user.name=n -c user.email=e@x {args}");
+        Answer::of(world.command("sh").args(["-c", &script]))
+    };
+    world.write("a", "one\n");
+    assert_eq!(
+        git("init -q . && git add a && git -c user.name=n -c user.email=e@x commit -qm 1").status,
+        0
+    );
+    let script = "echo two >> a; mkdir d; echo x > d/f; \
+                  git -c user.name=n -c user.email=e@x commit -qam 2";
+    world.ok(&["run", "-q", "--name", "g", "--", "sh", "-ec", script]);
+    let diff = world.ok(&["diff", "g"]);
+    assert!(!diff.out.contains(".git/"), "{}", diff.out);
+    assert!(diff.err.contains("cannot hold"), "{}", diff.err);
+    world.write("../p", &diff.out);
+    let applied = git("apply ../p");
+    assert_eq!(applied.status, 0, "{}", applied.err);
+    assert_eq!(std::fs::read_to_string(world.project().join("d/f")).expect("it came"), "x\n");
 }

@@ -50,6 +50,8 @@ pub struct Stat {
     pub special: u64,
     /// Files of which only the owner or other permission bits changed.
     pub attributes: u64,
+    /// Changes in a repository's own directory, which `git apply` refuses.
+    pub of_git: u64,
     /// Changes outside the root of the patch.
     pub outside: u64,
     /// Files that are in the changes and not in the patch.
@@ -136,15 +138,29 @@ pub fn write_patch(
     options: &PatchOptions,
 ) -> Result<Stat, PatchError> {
     let mut stat = Stat::default();
-    for change in changes {
+    for (index, change) in changes.iter().enumerate() {
         let Some(name) = below(&change.path, root) else {
-            stat.outside += 1;
+            stat.outside += u64::from(change.path != *root);
+            stat.directories += u64::from(change.path == *root);
             continue;
         };
+        if is_of_git(&name) {
+            stat.of_git += 1;
+            continue;
+        }
         let before = base.lookup(&change.path)?;
         let after = top.lookup(&change.path)?;
         if !has_blob(&before) && !has_blob(&after) {
-            count_unsayable(&mut stat, change);
+            // A directory comes and goes with the files in it.
+            let implied = change.entry == EntryKind::Directory
+                && (before.is_none() || after.is_none())
+                && changes[index + 1..]
+                    .iter()
+                    .take_while(|other| other.path.is_within(&change.path))
+                    .any(|other| matches!(other.entry, EntryKind::File | EntryKind::Symlink));
+            if !implied {
+                count_unsayable(&mut stat, change);
+            }
             continue;
         }
         let sides = (
@@ -169,6 +185,11 @@ fn below(path: &SandboxPath, root: &SandboxPath) -> Option<SandboxPath> {
         return None;
     }
     SandboxPath::parse(&path.relative()[root.relative().len()..]).ok()
+}
+
+/// Whether a component is `.git`: one such path and git takes none of a patch.
+fn is_of_git(name: &SandboxPath) -> bool {
+    name.relative().split(|byte| *byte == b'/').any(|part| part.eq_ignore_ascii_case(b".git"))
 }
 
 fn has_blob(entry: &Option<Entry>) -> bool {

@@ -133,7 +133,7 @@ fn patch(
     let stat =
         write_patch(out, changes, &views.base(), &views.top(), root, &PatchOptions::default())?;
     output.outside = stat.outside;
-    output.unsayable = stat.directories + stat.special + stat.attributes;
+    output.unsayable = stat.directories + stat.special + stat.attributes + stat.of_git;
     output.skipped = stat.skipped.iter().map(|skipped| skipped.path.to_string()).collect();
     Ok(stat)
 }

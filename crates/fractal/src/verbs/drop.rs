@@ -5,6 +5,9 @@ use fractal_model::{Id, Reply, Result};
 use fractal_store::{Reads, RunRow, SandboxRow, Tx, process_start};
 use std::time::{Duration, Instant};
 
+/// How long runs may take to end in order.
+const GRACE: Duration = Duration::from_secs(5);
+
 pub fn drop(engine: &Engine, caller: &Caller, selectors: &[String], force: bool) -> Result<Reply> {
     let mut rows = Vec::new();
     let mut dropped = Vec::new();
@@ -44,7 +47,10 @@ pub fn remembered(engine: &Engine, text: &str) -> Result<Option<Id>> {
 
 /// Stops what runs in it, removes its row, and the layers nobody else needs.
 pub fn drop_row(engine: &Engine, caller: &Caller, row: &SandboxRow) -> Result<()> {
-    stop_runs(engine, row.id)?;
+    // Whoever waits for a run gets an answer; who does not take it is ended.
+    if crate::living::end_all(engine, row, GRACE).is_err() {
+        stop_runs(engine, row.id)?;
+    }
     let stack = engine.store.stack(row.top)?;
     let snapshots = engine.store.snapshots(row.id)?;
     let mut candidates: Vec<Id> = Vec::new();

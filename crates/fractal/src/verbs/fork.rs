@@ -3,20 +3,27 @@
 use super::run::place::refuse_wider;
 use super::seal;
 use crate::{Caller, Engine, insert_layer, names, record};
-use fractal_model::{Code, Error, Name, Policy, Result, SandboxInfo};
+use fractal_model::{Code, Error, Name, Network, Policy, Result, SandboxInfo};
 use fractal_store::{Reads, SandboxRow, new_id, now_ms};
 use serde_json::json;
+
+/// What the child is to be like.
+pub struct Asked<'a> {
+    pub ask: &'a Policy,
+    pub network: Option<&'a Network>,
+    pub ttl_ms: Option<u64>,
+}
 
 pub fn fork(
     engine: &Engine,
     caller: &Caller,
     selector: Option<&str>,
     name: Option<&str>,
-    ask: &Policy,
-    ttl_ms: Option<u64>,
+    asked: &Asked<'_>,
 ) -> Result<SandboxInfo> {
+    let &Asked { ask, network, ttl_ms } = asked;
     let parent = engine.find(caller, selector)?;
-    refuse_wider(&parent.name, &caller.policy.meet(&parent.policy), ask, None)?;
+    refuse_wider(&parent.name, &caller.policy.meet(&parent.policy), ask, network)?;
     let id = new_id();
     let name = name
         .map(Name::parse)

@@ -28,9 +28,17 @@ pub fn info(engine: &Engine, row: &SandboxRow) -> Result<SandboxInfo> {
         state: state.to_owned(),
         created: format_iso_ms(row.created_ms),
         expires: row.ttl_ms.map(|ttl| format_iso_ms(row.touched_ms.saturating_add(ttl))),
-        size_bytes: engine.store.own_size(row)?,
+        size_bytes: size(engine, row)?,
         policy: row.policy.clone(),
         template: row.template.clone(),
         directory: row.directory.display().to_string(),
     })
+}
+
+/// A sandbox whose layer is missing takes nothing; `doctor` tells of it.
+fn size(engine: &Engine, row: &SandboxRow) -> Result<u64> {
+    match engine.store.own_size(row) {
+        Err(_) if !engine.store.layer_tree(row.top).is_dir() => Ok(0),
+        size => Ok(size?),
+    }
 }

@@ -21,7 +21,7 @@ pub fn rollback(
     target(engine, &row, to)?;
     let start = Instant::now();
     loop {
-        living::end_all(engine, &row)?;
+        living::end_all(engine, &row, living::SETTLE)?;
         row = engine.find(caller, Some(row.id.as_str()))?;
         let target = target(engine, &row, to)?;
         match move_top(engine, caller, &row, to, target) {

@@ -26,6 +26,7 @@ fn child_that_plays_verbs_until_it_is_killed() {
             sandbox: Some("x".into()),
             name: None,
             ask: Default::default(),
+            network: None,
             ttl_ms: None,
         };
         let Ok(Reply::Sandbox(child)) = engine.apply(&caller, fork) else { panic!("fork") };

@@ -51,6 +51,7 @@ impl World {
             sandbox: Some(parent.into()),
             name: Some(name.into()),
             ask: ask.clone(),
+            network: None,
             ttl_ms: None,
         };
         match self.apply(action)? {

@@ -148,6 +148,10 @@ fn reap(prepared: &Prepared<'_>, program: i32, child_signals: RawFd) -> ! {
         let _ = fd::poll(&mut polled, wait_ms);
         if polled[1].revents != 0 {
             match Message::receive(prepared.sync.1) {
+                Ok(Some((message, _))) if message.kind == wire::FINISH => {
+                    end_all(prepared, program);
+                    process::exit_now(0);
+                }
                 Ok(Some((message, _))) => obey(prepared, &message, program, &mut frozen),
                 _ => process::exit_now(125),
             }
@@ -173,10 +177,25 @@ fn reap(prepared: &Prepared<'_>, program: i32, child_signals: RawFd) -> ! {
             if used > limit {
                 let mut message = Message::of(wire::MEMORY);
                 message.values[0] = used;
-                give_up(prepared, message);
+                let _ = message.send(prepared.control, None);
+                end_all(prepared, program);
+                process::exit_now(125);
             }
         }
     }
+}
+
+/// Kills everything else in the pid namespace and reports what all of it used.
+/// Never called without a namespace of our own.
+fn end_all(prepared: &Prepared<'_>, program: i32) {
+    let mut status = libc::SIGKILL;
+    let _ = process::kill(-1, libc::SIGKILL);
+    while let Ok(Some((ended, _))) = process::wait(-1, true) {
+        if ended.pid == program && process::stop_of(ended.status).is_none() {
+            status = ended.status;
+        }
+    }
+    report_ended(prepared, status, false);
 }
 
 /// Does what the monitor says.

@@ -186,6 +186,7 @@ fn supervise(prepared: &Prepared<'_>, init: &process::Child, held: &Held) -> i32
     let mut caller_alive = true;
     let mut sync = prepared.sync.0;
     let mut visitors = Visitors::new(sync);
+    let mut kill_at_ms = None;
     let wait = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     loop {
         let deadline = prepared.deadline_ms.filter(|_| why == WHY_ENDED);
@@ -193,7 +194,7 @@ fn supervise(prepared: &Prepared<'_>, init: &process::Child, held: &Held) -> i32
         let mut polled = [wait(-1); 3 + VISITORS_MAX + 1];
         polled[..3].copy_from_slice(&[wait(init.pidfd), wait(control), wait(sync)]);
         polled[3..].copy_from_slice(&visitors.polled());
-        let ready = fd::poll(&mut polled, wait_ms(deadline, visitors.deadline_ms()));
+        let ready = fd::poll(&mut polled, wait_ms([deadline, visitors.deadline_ms(), kill_at_ms]));
         if polled[0].revents != 0 {
             visitors.close();
             return why;
@@ -213,7 +214,7 @@ fn supervise(prepared: &Prepared<'_>, init: &process::Child, held: &Held) -> i32
                 }
                 Ok(Some((message, _))) if message.kind == wire::STOP => {
                     why = WHY_ASKED + message.a;
-                    let _ = process::kill_pidfd(init.pidfd, libc::SIGKILL);
+                    kill_at_ms = Some(finish(prepared, init));
                 }
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => {
@@ -224,19 +225,34 @@ fn supervise(prepared: &Prepared<'_>, init: &process::Child, held: &Held) -> i32
         }
         if visitors.serve(&polled[3..], held) && why == WHY_ENDED {
             why = WHY_ASKED;
-            let _ = process::kill_pidfd(init.pidfd, libc::SIGKILL);
+            kill_at_ms = Some(finish(prepared, init));
         }
         let late = deadline.is_some_and(|deadline| process::monotonic_ms() >= deadline);
         if late && why == WHY_ENDED && ready.is_ok() {
             why = WHY_TIME;
+            kill_at_ms = Some(finish(prepared, init));
+        }
+        if kill_at_ms.is_some_and(|moment| process::monotonic_ms() >= moment) {
+            kill_at_ms = None;
             let _ = process::kill_pidfd(init.pidfd, libc::SIGKILL);
         }
     }
 }
 
-/// Milliseconds until the first of two moments; -1 is for ever.
-fn wait_ms(run: Option<u64>, visit: Option<u64>) -> i32 {
-    let Some(first) = run.into_iter().chain(visit).min() else { return -1 };
+/// Lets init end the run: what is killed by the end of init is counted by
+/// nobody. Returns when init itself is to be killed, should it not get there.
+fn finish(prepared: &Prepared<'_>, init: &process::Child) -> u64 {
+    const FINISH_MS_MAX: u64 = 500;
+    if prepared.door.is_some() {
+        let _ = process::kill_pidfd(init.pidfd, libc::SIGKILL);
+    }
+    let _ = Message::of(wire::FINISH).send(prepared.sync.0, None);
+    process::monotonic_ms() + FINISH_MS_MAX
+}
+
+/// Milliseconds until the first of some moments; -1 is for ever.
+fn wait_ms(moments: [Option<u64>; 3]) -> i32 {
+    let Some(first) = moments.into_iter().flatten().min() else { return -1 };
     first.saturating_sub(process::monotonic_ms()).min(i32::MAX as u64) as i32
 }
 

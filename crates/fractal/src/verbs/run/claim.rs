@@ -82,6 +82,14 @@ fn claim_new(engine: &Engine, place: &mut Place) -> Result<()> {
 /// False when we have to look again: somebody came, or the one to join went.
 fn claim_existing(engine: &Engine, place: &mut Place, joined: Option<Id>) -> Result<bool> {
     let (name, id) = (place.row.name.clone(), place.row.id);
+    if !engine.store.layer_tree(place.row.top).is_dir() {
+        // An empty one in its place would hide that something is lost.
+        return Err(Error::new(
+            Code::Corrupt,
+            format!("the layer that `{name}` writes is missing from the state directory"),
+        )
+        .hint(format!("restore it from a backup, or give it up with `fractal drop {name}`")));
+    }
     // Whoever copies the layer has frozen those who write it, and a newcomer
     // would write all the same.
     let Some(_hold) = engine.store.hold_layer(place.row.top, false)? else { return Ok(false) };
@@ -107,10 +115,6 @@ fn claim_existing(engine: &Engine, place: &mut Place, joined: Option<Id>) -> Res
         Error::not_found(format!("the sandbox `{name}` was dropped meanwhile"))
             .hint("`fractal list` shows what there is")
     })?;
-    if claimed && !engine.store.layer_tree(place.row.top).exists() {
-        // A power cut may take a fresh directory and leave its row.
-        engine.store.new_layer_dir(place.row.top)?;
-    }
     Ok(claimed)
 }
 

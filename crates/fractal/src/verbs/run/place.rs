@@ -185,7 +185,11 @@ fn new_row(
         directory: caller.directory.clone(),
         created_ms: now,
         touched_ms: now,
-        ttl_ms: Some(run.ttl_ms.map_or_else(|| caller.config.ttl_ms(), Ok)?),
+        // Should its process be killed, a throw-away sandbox expires at once.
+        ttl_ms: match run.discard {
+            true => Some(0),
+            false => Some(run.ttl_ms.map_or_else(|| caller.config.ttl_ms(), Ok)?),
+        },
         fork_ctime_ns: if run.discard {
             now as i64 * 1_000_000
         } else {

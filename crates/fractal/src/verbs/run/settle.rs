@@ -65,17 +65,23 @@ pub(super) fn settle(
             super::super::gc::expire(engine, caller);
         }
     }
-    Ok(reply(place, done, verdict, kept))
+    Ok(reply(place, done, verdict, kept, &run.command[0]))
 }
 
-fn reply(place: Place, done: Done, (exit, outcome): (i32, Outcome), kept: bool) -> RunReply {
+fn reply(
+    place: Place,
+    done: Done,
+    (exit, outcome): (i32, Outcome),
+    kept: bool,
+    program: &str,
+) -> RunReply {
     let Done { report, changes, stale } = done;
     let mut list = changes.list;
     let changes_truncated = changes.truncated || list.len() > REPLY_CHANGES_MAX;
     list.truncate(REPLY_CHANGES_MAX);
     let mut stderr = text(&report.errors);
     if let Ended::NotStarted(errno) = report.ended {
-        stderr.push_str(&not_started(errno));
+        stderr.push_str(&not_started(program, errno));
     }
     RunReply {
         sandbox: place.row.name,
@@ -100,8 +106,9 @@ fn reply(place: Place, done: Done, (exit, outcome): (i32, Outcome), kept: bool) 
     }
 }
 
-fn not_started(errno: i32) -> String {
-    format!("fractal: cannot execute the command: {}\n", std::io::Error::from_raw_os_error(errno))
+fn not_started(program: &str, errno: i32) -> String {
+    let error = std::io::Error::from_raw_os_error(errno);
+    format!("fractal: cannot execute `{}`: {error}\n", program.escape_debug())
 }
 
 /// Kept bytes as text, with a marker where something was left out. What went
