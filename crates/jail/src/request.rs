@@ -76,12 +76,11 @@ impl Request {
             shell.iter().map(|text| text.as_ptr()).collect();
         shell_argv.extend(argv.iter().skip(1));
         let special = self.plan.copied.map(|copied| seccomp::program(Some(copied)));
-        let usual = || FILTER.get_or_init(|| seccomp::program(None));
         let mut keep = fds.list();
         keep.sort_unstable();
         job(&Prepared {
             plan: &self.plan,
-            filter: special.as_ref().unwrap_or_else(usual),
+            filter: special.as_ref().unwrap_or_else(|| usual_filter()),
             programs: &self.programs,
             argv: &argv,
             shell_argv: &shell_argv,
@@ -105,6 +104,13 @@ impl Request {
 }
 
 static FILTER: OnceLock<Vec<libc::sock_filter>> = OnceLock::new();
+
+/// The filter of all tiers with namespaces. A spawner needs it made before it
+/// is split off: what another thread was just making would never be ready in
+/// the copy.
+pub fn usual_filter() -> &'static Vec<libc::sock_filter> {
+    FILTER.get_or_init(|| seccomp::program(None))
+}
 
 impl Descriptors {
     /// All of them, in the order in which [`Descriptors::from_list`] takes

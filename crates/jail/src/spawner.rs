@@ -11,7 +11,7 @@
 //! that a run needs, so runs do not mind.
 
 use crate::child;
-use crate::request::{Descriptors, Request};
+use crate::request::{Descriptors, Request, usual_filter};
 use crate::run::own;
 use crate::sys::{Errno, Sys, fd, process, security, socket};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -149,6 +149,7 @@ fn receive_reply(socket: RawFd) -> Sys<Monitor> {
 
 /// Splits the spawner off, twice, so that it is nobody's child to wait for.
 fn make() -> Sys<OwnedFd> {
+    usual_filter();
     let (ours, theirs) = socket::stream_pair()?;
     let (ours, theirs) = (own(ours), own(theirs));
     process::fork_detached(|| serve(theirs.as_raw_fd()))?;

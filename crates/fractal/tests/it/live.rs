@@ -333,15 +333,26 @@ fn the_deadline_holds_for_a_frozen_run_and_visitors_cannot_block_it() {
         let run = scope.spawn(|| world.run(run));
         world.until("x", "test -e ready");
         let layers = world.engine.home().join("layers");
-        let living = std::fs::read_dir(&layers).unwrap().flatten().find_map(|layer| {
-            let inside = std::fs::read_dir(layer.path()).unwrap().flatten();
-            let names = inside.map(|entry| entry.file_name().into_string().unwrap());
-            let label =
-                names.filter_map(|name| Some(name.strip_prefix("living-")?.to_owned())).next();
-            label.map(|label| (layer.file_name().into_string().unwrap(), label))
+        // The run that looked for the file may not be cleaned up yet: its
+        // socket answers nobody.
+        let find = || {
+            let layers_found = std::fs::read_dir(&layers).unwrap().flatten();
+            layers_found.into_iter().find_map(|layer| {
+                let names = std::fs::read_dir(layer.path()).ok()?.flatten();
+                let layer = layer.file_name().into_string().unwrap();
+                names.into_iter().find_map(|entry| {
+                    let name = entry.file_name().into_string().unwrap();
+                    let label = name.strip_prefix("living-")?.to_owned();
+                    let frozen = fractal_jail::Frozen::freeze(&layers, &layer, &label).ok()?;
+                    Some((layer.clone(), label, frozen))
+                })
+            })
+        };
+        let found = (0..200).find_map(|_| {
+            sleep(Duration::from_millis(5));
+            find()
         });
-        let (layer, label) = living.expect("a living run");
-        let frozen = fractal_jail::Frozen::freeze(&layers, &layer, &label).unwrap();
+        let (layer, label, frozen) = found.expect("a living run");
         assert!(frozen.holds());
         let reply = run.join().unwrap().unwrap();
         assert_eq!((reply.exit, reply.outcome), (124, Outcome::Timeout));

@@ -83,12 +83,7 @@ fn claim_new(engine: &Engine, place: &mut Place) -> Result<()> {
 fn claim_existing(engine: &Engine, place: &mut Place, joined: Option<Id>) -> Result<bool> {
     let (name, id) = (place.row.name.clone(), place.row.id);
     if !engine.store.layer_tree(place.row.top).is_dir() {
-        // An empty one in its place would hide that something is lost.
-        return Err(Error::new(
-            Code::Corrupt,
-            format!("the layer that `{name}` writes is missing from the state directory"),
-        )
-        .hint(format!("restore it from a backup, or give it up with `fractal drop {name}`")));
+        return look_again(engine, place);
     }
     // Whoever copies the layer has frozen those who write it, and a newcomer
     // would write all the same.
@@ -116,6 +111,22 @@ fn claim_existing(engine: &Engine, place: &mut Place, joined: Option<Id>) -> Res
             .hint("`fractal list` shows what there is")
     })?;
     Ok(claimed)
+}
+
+/// The layer to write is not there: somebody moved the top since we decided,
+/// or it is lost. An empty one in its place would hide that.
+fn look_again(engine: &Engine, place: &mut Place) -> Result<bool> {
+    let name = place.row.name.clone();
+    let now = engine.find_again(&place.row)?;
+    if now.top != place.row.top {
+        place.row = now;
+        return Ok(false);
+    }
+    Err(Error::new(
+        Code::Corrupt,
+        format!("the layer that `{name}` writes is missing from the state directory"),
+    )
+    .hint(format!("restore it from a backup, or give it up with `fractal drop {name}`")))
 }
 
 fn living_row(place: &Place) -> RunRow {
