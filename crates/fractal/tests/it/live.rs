@@ -305,15 +305,15 @@ fn a_fork_bomb_is_frozen_like_anything_else() {
             sleep(Duration::from_millis(5));
         }
         sleep(Duration::from_millis(300));
-        let mut taken = 0;
-        for round in 0..5 {
-            match world.snapshot("x", &format!("s{round}")) {
+        // On a slow machine some are `busy`; all four come in the end.
+        let (start, mut taken) = (Instant::now(), 0);
+        while taken < 4 {
+            match world.snapshot("x", &format!("s{taken}")) {
                 Ok(()) => taken += 1,
                 Err(code) => assert_eq!(code, Code::Busy),
             }
+            assert!(start.elapsed() < Duration::from_secs(40), "{taken} of 4");
         }
-        // On a slow machine some are `busy`; none at all would be a defect.
-        assert!(taken >= 1, "{taken} of 5");
         world.rollback("x", "base").unwrap();
         assert_eq!(bomb.join().unwrap().unwrap().exit, 137);
     });
