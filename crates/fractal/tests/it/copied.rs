@@ -10,11 +10,9 @@ echo 0 > /proc/sys/user/max_user_namespaces || exit 77
 exec setpriv --bounding-set -all --inh-caps -all --ambient-caps -all "$@"
 "#;
 
-/// What namespaces are needed for: mounts, a network that runs share, terminals
-/// that a program makes itself, and to freeze a fork bomb, which without one
-/// may outrun the search for its family (the answer is `busy` then).
-const NEED_NAMESPACES: [&str; 5] = [
-    "live::a_fork_bomb_is_frozen_like_anything_else",
+/// What namespaces are needed for: mounts, a network that runs share, and
+/// terminals that a program makes itself.
+const NEED_NAMESPACES: [&str; 4] = [
     "live::a_shell_with_job_control_does_not_notice",
     "verbs::a_volume_is_shared_and_survives_its_sandboxes",
     "verbs::templates_of_a_project_mount_anywhere_and_set_variables",
