@@ -6,6 +6,8 @@
 //! it must know of its caller stands in [`Caller`]. Data flows one way, from
 //! the verb through the runner to the changes and into the journal.
 
+mod apply;
+mod check;
 mod config;
 mod doctor;
 mod environment;
@@ -172,6 +174,18 @@ impl Engine {
             }
             Action::Volume(verb) => verbs::volume::volume(self, caller, verb),
             Action::Gc { dry_run } => verbs::gc::gc(self, caller, dry_run).map(Reply::Gc),
+            Action::Try(asked) => verbs::attempt::try_all(self, caller, *asked)
+                .map(|reply| Reply::Try(Box::new(reply))),
+            Action::Compare { sandboxes, checks, score, rank } => {
+                verbs::compare::compare(self, caller, &sandboxes, &checks, score.as_deref(), &rank)
+                    .map(|reply| Reply::Try(Box::new(reply)))
+            }
+            Action::Promote(asked) => verbs::promote::promote(self, caller, &asked)
+                .map(|reply| Reply::Promote(Box::new(reply))),
+            Action::Undo { promotion, dry_run } => {
+                verbs::undo::undo(self, caller, promotion.as_deref(), dry_run)
+                    .map(|reply| Reply::Promote(Box::new(reply)))
+            }
         }
     }
 

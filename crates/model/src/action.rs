@@ -3,7 +3,7 @@
 //! The command line, HTTP, MCP and Python all produce an [`Action`]; one
 //! function carries it out and returns a [`Reply`].
 
-use crate::{Change, Id, Policy, Record, Tier, Verb};
+use crate::{Change, Id, Policy, Promote, PromoteReply, Record, Tier, Try, TryReply, Verb};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -67,6 +67,26 @@ pub enum Action {
         #[serde(default)]
         dry_run: bool,
     },
+    /// Forks once per attempt, runs them side by side, checks and ranks.
+    Try(Box<Try>),
+    /// The table of `try` for sandboxes that exist.
+    Compare {
+        sandboxes: Vec<String>,
+        #[serde(default)]
+        checks: Vec<crate::Check>,
+        #[serde(default)]
+        score: Option<String>,
+        #[serde(default)]
+        rank: crate::RankBy,
+    },
+    Promote(Box<Promote>),
+    /// Takes a promotion back; the latest one of the caller's directory by
+    /// default.
+    Undo {
+        promotion: Option<String>,
+        #[serde(default)]
+        dry_run: bool,
+    },
 }
 
 impl Action {
@@ -87,6 +107,10 @@ impl Action {
             Action::Import { .. } => Verb::Import,
             Action::Volume(_) => Verb::Volume,
             Action::Gc { .. } => Verb::Gc,
+            Action::Try(_) => Verb::Try,
+            Action::Compare { .. } => Verb::Compare,
+            Action::Promote(_) => Verb::Promote,
+            Action::Undo { .. } => Verb::Undo,
         }
     }
 }
@@ -378,11 +402,13 @@ pub struct ArchiveReply {
 }
 
 /// An answer, by the shape of its verb.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[allow(missing_docs, clippy::large_enum_variant)] // one reply lives at a time
 pub enum Reply {
     Run(Box<RunReply>),
+    Try(Box<TryReply>),
+    Promote(Box<PromoteReply>),
     Show(Box<ShowReply>),
     Sandbox(SandboxInfo),
     Snapshot(SnapshotInfo),

@@ -7,12 +7,14 @@
 //! tested by calling a function.
 
 mod action;
+mod attempt;
 mod change;
 mod error;
 mod id;
 mod merge;
 mod path;
 mod policy;
+mod promotion;
 mod record;
 pub mod reference;
 mod time;
@@ -23,12 +25,17 @@ pub use action::{
     MountSource, Outcome, Reply, Run, RunReply, SandboxInfo, ShowReply, SnapshotInfo, Staleness,
     Usage, VolumeInfo, VolumeVerb,
 };
+pub use attempt::{
+    Attempt, AttemptReport, BaseKind, BaseReport, Check, CheckReport, CheckResult, Overlap, RankBy,
+    Try, TryReply,
+};
 pub use change::{Change, ChangeKind, EntryKind};
 pub use error::{Code, Error, Result};
 pub use id::{Id, Name};
-pub use merge::{Verdict, three_way};
+pub use merge::{ThreeWay, three_way};
 pub use path::SandboxPath;
 pub use policy::{Limits, Network, Policy, Tier, Verb, Wider};
+pub use promotion::{Applied, Conflict, Form, LeftOut, Promote, PromoteReply, Verdict};
 pub use record::{Record, RecordBody};
 pub use time::{format_iso_ms, parse_iso_ms};
 pub use units::{format_bytes, format_duration_ms, parse_bytes, parse_duration_ms};

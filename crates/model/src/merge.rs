@@ -2,7 +2,7 @@
 
 /// What promoting one path would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ThreeWay {
     /// Ours equals the base: nothing to bring.
     Unchanged,
     /// Theirs already equals ours: nothing to do.
@@ -15,15 +15,15 @@ pub enum Verdict {
 
 /// Compares one path's value in the base, the parent and the child. `None`
 /// stands for "no entry there".
-pub fn three_way<T: PartialEq>(base: Option<&T>, theirs: Option<&T>, ours: Option<&T>) -> Verdict {
+pub fn three_way<T: PartialEq>(base: Option<&T>, theirs: Option<&T>, ours: Option<&T>) -> ThreeWay {
     if ours == base {
-        Verdict::Unchanged
+        ThreeWay::Unchanged
     } else if theirs == ours {
-        Verdict::Agree
+        ThreeWay::Agree
     } else if theirs == base {
-        Verdict::Take
+        ThreeWay::Take
     } else {
-        Verdict::Clash
+        ThreeWay::Clash
     }
 }
 
@@ -33,20 +33,20 @@ mod tests {
 
     #[test]
     fn every_case_has_its_verdict() {
-        let check = |base: &str, theirs: &str, ours: &str, expect: Verdict| {
+        let check = |base: &str, theirs: &str, ours: &str, expect: ThreeWay| {
             let value = |text: &str| (text != "-").then(|| text.to_owned());
             let (base, theirs, ours) = (value(base), value(theirs), value(ours));
             assert_eq!(three_way(base.as_ref(), theirs.as_ref(), ours.as_ref()), expect);
         };
-        check("a", "a", "a", Verdict::Unchanged);
-        check("a", "b", "a", Verdict::Unchanged);
-        check("a", "b", "b", Verdict::Agree);
-        check("a", "-", "-", Verdict::Agree);
-        check("a", "a", "b", Verdict::Take);
-        check("-", "-", "b", Verdict::Take);
-        check("a", "a", "-", Verdict::Take);
-        check("a", "b", "c", Verdict::Clash);
-        check("a", "-", "b", Verdict::Clash);
-        check("-", "b", "c", Verdict::Clash);
+        check("a", "a", "a", ThreeWay::Unchanged);
+        check("a", "b", "a", ThreeWay::Unchanged);
+        check("a", "b", "b", ThreeWay::Agree);
+        check("a", "-", "-", ThreeWay::Agree);
+        check("a", "a", "b", ThreeWay::Take);
+        check("-", "-", "b", ThreeWay::Take);
+        check("a", "a", "-", ThreeWay::Take);
+        check("a", "b", "c", ThreeWay::Clash);
+        check("a", "-", "b", ThreeWay::Clash);
+        check("-", "b", "c", ThreeWay::Clash);
     }
 }

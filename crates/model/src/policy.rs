@@ -27,6 +27,10 @@ pub enum Verb {
     Log,
     Volume,
     Gc,
+    Try,
+    Compare,
+    Promote,
+    Undo,
 }
 
 /// How strongly a run is fenced in, weakest first.

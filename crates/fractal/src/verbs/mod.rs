@@ -1,5 +1,7 @@
 //! One file per verb.
 
+pub mod attempt;
+pub mod compare;
 pub mod copy;
 pub mod diff;
 pub mod drop;
@@ -9,9 +11,11 @@ pub mod gc;
 pub mod import;
 pub mod list;
 pub mod log;
+pub mod promote;
 pub mod rollback;
 pub mod run;
 pub mod seal;
 pub mod show;
 pub mod snapshot;
+pub mod undo;
 pub mod volume;

@@ -1,0 +1,218 @@
+//! Several ways tried side by side: what is asked, and how each one fared.
+//!
+//! An attempt is a fork made to be compared. Its evidence is what its checks
+//! said, an optional score, what it used and what it changed; `rank` turns
+//! the evidence of all of them into an order that explains itself.
+
+use crate::{Outcome, Run, Usage};
+use serde::{Deserialize, Serialize};
+
+/// A request to try several ways at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Try {
+    /// The ways, each with a name of its own; at least one.
+    pub attempts: Vec<Attempt>,
+    /// What every attempt must (or should) pass.
+    #[serde(default)]
+    pub checks: Vec<Check>,
+    /// A command that prints a number; higher is better.
+    #[serde(default)]
+    pub score: Option<String>,
+    /// How the order is found.
+    #[serde(default)]
+    pub rank: RankBy,
+    /// How often each check is repeated, to find the flaky ones.
+    #[serde(default)]
+    pub repeat: Option<u32>,
+    /// Cancel the rest when one passes.
+    #[serde(default)]
+    pub stop_first: bool,
+    /// Time for everything together.
+    #[serde(default)]
+    pub budget_ms: Option<u64>,
+    /// Attempts that run at once; by default as many as there are cores.
+    #[serde(default)]
+    pub jobs: Option<u32>,
+    /// What the attempts stand on.
+    #[serde(default)]
+    pub base: BaseKind,
+    /// Bounds, network, template and environment of every attempt. Its command,
+    /// name and sandbox say nothing.
+    #[serde(default)]
+    pub run: Run,
+}
+
+/// One way to try.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Its name in the table.
+    pub name: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+}
+
+/// A run that says whether something holds: exit status 0 is a pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// Its name.
+    pub name: String,
+    /// A shell command.
+    pub command: String,
+    /// Whether failing it rules an attempt out; it does unless said otherwise.
+    #[serde(default = "yes")]
+    pub required: bool,
+    /// Its own time limit.
+    #[serde(default)]
+    pub time_ms: Option<u64>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// How attempts are put in order, behind the required checks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RankBy {
+    /// Each pair is compared on every criterion; who wins more pairs leads.
+    #[default]
+    Copeland,
+    /// Criteria are scaled to 0..1 and added with weights.
+    Weighted,
+    /// The first criterion that differs decides.
+    Lexicographic,
+    /// A command that reads the evidence as JSON and prints names, best first.
+    Command(String),
+}
+
+/// What a sandbox stands on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BaseKind {
+    /// The host as it is at each moment.
+    #[default]
+    Live,
+    /// The project as it was at the fork.
+    Frozen,
+}
+
+/// What a check said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckResult {
+    /// It returned 0.
+    Pass,
+    /// It returned something else.
+    Fail,
+    /// It could not say: command missing, time or memory limit, signal.
+    Error,
+    /// It said different things when repeated.
+    Flaky,
+}
+
+impl CheckResult {
+    /// The word for it on every surface.
+    pub fn name(self) -> &'static str {
+        match self {
+            CheckResult::Pass => "pass",
+            CheckResult::Fail => "fail",
+            CheckResult::Error => "error",
+            CheckResult::Flaky => "flaky",
+        }
+    }
+}
+
+/// One check, run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckReport {
+    /// Its name.
+    pub name: String,
+    /// What it said.
+    pub result: CheckResult,
+    /// Whether it rules out.
+    pub required: bool,
+    /// Exit status of its last run.
+    pub exit: i32,
+    /// Why it is not a pass, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// The end of what it printed, when it did not pass.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output: String,
+    /// How long it took.
+    pub wall_ms: u64,
+}
+
+impl CheckReport {
+    /// Whether it rules an attempt out.
+    pub fn rules_out(&self) -> bool {
+        self.required && self.result != CheckResult::Pass
+    }
+}
+
+/// How one attempt fared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttemptReport {
+    /// Its name.
+    pub name: String,
+    /// The sandbox that holds its work; `None` when it never started.
+    pub sandbox: Option<String>,
+    /// How its command ended; `None` when it never started or was cancelled.
+    pub outcome: Option<Outcome>,
+    /// Exit status of its command.
+    pub exit: Option<i32>,
+    /// What the checks said; empty when its command did not succeed.
+    pub checks: Vec<CheckReport>,
+    /// What the score command printed.
+    pub score: Option<f64>,
+    /// What its command used.
+    pub usage: Usage,
+    /// Files that differ from the base.
+    pub files_changed: u64,
+    /// Lines added and removed in them.
+    pub lines_changed: u64,
+    /// Its place, 1 being the best; ties share one. `None` when ruled out.
+    pub rank: Option<u32>,
+    /// Why it stands there, in words.
+    pub why: String,
+}
+
+/// The base under all attempts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BaseReport {
+    /// Live or frozen.
+    pub kind: BaseKind,
+    /// Files that changed outside while the attempts ran.
+    pub behind: u64,
+    /// What the checks say about the untouched base.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckReport>,
+}
+
+/// The answer to `try` and `compare`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TryReply {
+    /// Every attempt, best first, the ruled-out ones last.
+    pub attempts: Vec<AttemptReport>,
+    /// The best one's name; `None` when none passes or the best ones tie.
+    pub winner: Option<String>,
+    /// The base.
+    pub base: BaseReport,
+    /// What a person should know: suspect checks, ties, what was cancelled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// Files that more than one attempt changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overlap: Vec<Overlap>,
+}
+
+/// A file that several attempts changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overlap {
+    /// The file.
+    pub path: String,
+    /// Who changed it.
+    pub attempts: Vec<String>,
+    /// Whether all of them made the same of it.
+    pub same: bool,
+}

@@ -1,0 +1,143 @@
+//! Bringing a sandbox's changes into its parent, and taking them back.
+
+use crate::{ChangeKind, Check, CheckReport, Id};
+use serde::{Deserialize, Serialize};
+
+/// A request to promote.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Promote {
+    /// The sandbox; `None` is the latest one of the caller's directory.
+    #[serde(default)]
+    pub sandbox: Option<String>,
+    /// The stage; `None` is the sandbox's parent.
+    #[serde(default)]
+    pub to: Option<String>,
+    /// Bring only what lies at or below these paths; empty means all.
+    #[serde(default)]
+    pub only: Vec<String>,
+    /// Where both sides changed these paths, take the sandbox's.
+    #[serde(default)]
+    pub ours: Vec<String>,
+    /// Where both sides changed these paths, leave the parent's.
+    #[serde(default)]
+    pub theirs: Vec<String>,
+    /// Say what would happen and do nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// In which form it arrives.
+    #[serde(default)]
+    pub form: Form,
+    /// Checks beside those of the gate.
+    #[serde(default)]
+    pub checks: Vec<Check>,
+    /// Bring files that run by themselves.
+    #[serde(default)]
+    pub allow_autorun: bool,
+    /// Bring what git ignores and what was copied in.
+    #[serde(default)]
+    pub ignored: bool,
+    /// Bring what changed inside `.git`.
+    #[serde(default)]
+    pub git: bool,
+    /// Bring what changed outside the sandbox's directory.
+    #[serde(default)]
+    pub outside: bool,
+}
+
+/// How a promotion into a directory arrives there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// As files.
+    #[default]
+    Files,
+    /// As a patch, to be applied by somebody else.
+    Patch,
+    /// As a commit on a new or existing branch; the working tree stays.
+    Branch(String),
+    /// As a commit on the current branch; the working tree stays.
+    Commit,
+}
+
+/// How a promotion ended. Only `Applied` changed anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It was brought.
+    Applied,
+    /// There was nothing to bring.
+    Nothing,
+    /// It would be brought (`dry_run`).
+    Planned,
+    /// Parent and sandbox changed the same paths in different ways.
+    Conflict,
+    /// A check of the gate did not pass.
+    Gate,
+    /// Files that run by themselves, or an approval that is missing.
+    Denied,
+}
+
+/// One path that was (or would be) changed in the target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// Where, from the root of the machine.
+    pub path: String,
+    /// What happened to it there.
+    pub kind: ChangeKind,
+    /// Set where both sides changed the file and the changes were joined.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub merged: bool,
+}
+
+/// One path that both sides changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conflict {
+    /// Where.
+    pub path: String,
+    /// What each side did, in words.
+    pub why: String,
+}
+
+/// A change that stays in the sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Why, as a word: `ignored`, `git`, `outside`, `special`, `injected`, `only`, `theirs`.
+    pub why: String,
+    /// How many.
+    pub count: u64,
+    /// Some of them.
+    pub paths: Vec<String>,
+}
+
+/// The answer to `promote` and `undo`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromoteReply {
+    /// The sandbox, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
+    /// Where it went: a stage's name, a parent's, or `reality`.
+    pub stage: String,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// What changed in the target.
+    pub applied: Vec<Applied>,
+    /// What kept it from being brought.
+    pub conflicts: Vec<Conflict>,
+    /// The id for `undo`.
+    pub undo: Option<Id>,
+    /// What the gate said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckReport>,
+    /// What stays behind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+    /// Files that run by themselves among what would be brought.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub autorun: Vec<String>,
+    /// The commit or patch that was made, for those forms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<String>,
+    /// What a person should know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
