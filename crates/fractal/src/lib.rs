@@ -7,12 +7,14 @@
 //! the verb through the runner to the changes and into the journal.
 
 mod apply;
+mod base;
 mod check;
 mod config;
 mod doctor;
 mod environment;
 mod flat;
 mod living;
+mod merge;
 mod names;
 pub mod patch;
 mod stale;

@@ -12,6 +12,7 @@
 //!
 //! The bytes on disk are described in `docs/format.md`.
 
+mod bases;
 mod error;
 mod gc;
 mod journal;

@@ -14,6 +14,7 @@ mod help;
 mod import;
 mod list;
 mod log;
+mod promote;
 mod rollback;
 mod run;
 mod show;
@@ -35,6 +36,7 @@ pub enum Verb {
     Snapshot(snapshot::Snapshot),
     Rollback(rollback::Rollback),
     Diff(diff::Diff),
+    Promote(promote::Promote),
     #[command(visible_alias = "ls")]
     List(list::List),
     Show(show::Show),
@@ -63,6 +65,7 @@ impl Verb {
             Verb::Snapshot(args) => args.call(session),
             Verb::Rollback(args) => args.call(session),
             Verb::Diff(args) => args.call(session),
+            Verb::Promote(args) => args.call(session),
             Verb::List(args) => args.call(session),
             Verb::Show(args) => args.call(session),
             Verb::Log(args) => args.call(session),

@@ -9,7 +9,7 @@
 //! on (after it): old or new, never between.
 
 use fractal_jail::layer::View;
-use fractal_model::{EntryKind, Id, RecordBody, Result, SandboxPath};
+use fractal_model::{Code, EntryKind, Error, Id, RecordBody, Result, SandboxPath};
 use std::path::PathBuf;
 
 /// One path of the host as it shall become.
@@ -98,4 +98,9 @@ pub struct Job<'a> {
 pub struct Done {
     /// The id for `undo`.
     pub undo: Id,
+}
+
+/// STUB until the branch `apply` is merged.
+pub fn apply(_engine: &crate::Engine, _job: Job<'_>) -> Result<Done> {
+    Err(Error::new(Code::Unsupported, "stub"))
 }
