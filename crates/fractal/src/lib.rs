@@ -33,7 +33,7 @@ pub use verbs::diff::{DiffFormat, DiffOutput};
 pub use verbs::run::RunIo;
 
 use fractal_jail::layer::Marks;
-use fractal_model::{Id, RecordBody, Tier, Verb};
+use fractal_model::{Guard, GuardReply, Id, RecordBody, Tier, Verb};
 use fractal_store::{Reads, SandboxRow, Store, Tx, now_ms};
 use std::ffi::OsString;
 use std::ops::Deref;
@@ -184,6 +184,8 @@ impl Engine {
             }
             Action::Promote(asked) => verbs::promote::promote(self, caller, &asked)
                 .map(|reply| Reply::Promote(Box::new(reply))),
+            Action::Guard(asked) => verbs::guard::guard(self, caller, *asked, RunIo::captured())
+                .map(|reply| Reply::Guard(Box::new(reply))),
             Action::Undo { promotion, dry_run } => {
                 verbs::undo::undo(self, caller, promotion.as_deref(), dry_run)
                     .map(|reply| Reply::Promote(Box::new(reply)))
@@ -195,6 +197,13 @@ impl Engine {
     pub fn run(&self, caller: &Caller, run: Run, io: RunIo) -> Result<RunReply> {
         self.authorize(caller, Verb::Run)?;
         verbs::run::run(self, caller, run, io)
+    }
+
+    /// `guard` with the caller's own input and output.
+    pub fn guard(&self, caller: &Caller, asked: Guard, io: RunIo) -> Result<GuardReply> {
+        self.ready()?;
+        self.authorize(caller, Verb::Guard)?;
+        verbs::guard::guard(self, caller, asked, io)
     }
 
     /// Waits until finished runs of this process are cleaned up to the last

@@ -10,6 +10,7 @@ mod enter;
 mod export;
 mod fork;
 mod gc;
+mod guard;
 mod help;
 mod import;
 mod list;
@@ -37,6 +38,7 @@ pub enum Verb {
     Rollback(rollback::Rollback),
     Diff(diff::Diff),
     Promote(promote::Promote),
+    Guard(guard::Guard),
     #[command(visible_alias = "ls")]
     List(list::List),
     Show(show::Show),
@@ -66,6 +68,7 @@ impl Verb {
             Verb::Rollback(args) => args.call(session),
             Verb::Diff(args) => args.call(session),
             Verb::Promote(args) => args.call(session),
+            Verb::Guard(args) => args.call(session),
             Verb::List(args) => args.call(session),
             Verb::Show(args) => args.call(session),
             Verb::Log(args) => args.call(session),

@@ -118,8 +118,7 @@ pub fn carry_out(
     style: Style,
 ) -> Result<u8, Failure> {
     let is_new = run.sandbox.is_none();
-    let io = if session.json { captured(style)? } else { connected(style)? };
-    let reply = engine.run(caller, run, io)?;
+    let reply = engine.run(caller, run, io_for(session, style)?)?;
     if session.json {
         session.print_json(&reply)?;
     } else {
@@ -129,6 +128,11 @@ pub fn carry_out(
     }
     // Exit statuses of programs have eight bits.
     Ok((reply.exit & 0xff) as u8)
+}
+
+/// Our own input and output, or none of the latter where the answer is JSON.
+pub fn io_for(session: &Session, style: Style) -> Result<RunIo, Error> {
+    if session.json { captured(style) } else { connected(style) }
 }
 
 /// The program writes to our own output.
@@ -165,7 +169,7 @@ fn own(stream: impl AsFd) -> Result<OwnedFd, Error> {
 }
 
 /// What a person should know after a run, one line each.
-fn remarks(session: &Session, reply: &RunReply, is_new: bool, verbose: bool) {
+pub fn remarks(session: &Session, reply: &RunReply, is_new: bool, verbose: bool) {
     if let Some(limit) = limit_reached(reply.outcome) {
         session.note(&format!("stopped: {limit} limit"));
     }
@@ -226,7 +230,7 @@ pub fn staleness(stale: &fractal::model::Staleness) -> String {
 }
 
 /// Reads `NAME=VALUE`, and takes the caller's value for a bare `NAME`.
-fn variables(list: &[String]) -> Result<BTreeMap<String, String>, Error> {
+pub fn variables(list: &[String]) -> Result<BTreeMap<String, String>, Error> {
     let mut env = BTreeMap::new();
     for item in list {
         let (name, value) = match item.split_once('=') {

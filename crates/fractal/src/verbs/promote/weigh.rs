@@ -112,11 +112,12 @@ impl Sides<'_> {
         if same(self.ours, ours.as_ref(), self.theirs, theirs.as_ref(), path)? {
             return Ok(Weighed::Skip);
         }
-        let moved = self.moved(path, theirs.as_ref())?;
+        let moved = self.moved(path, ours.is_some(), theirs.as_ref())?;
         if matches!(moved, Moved::OnlyTheirs) {
             return Ok(Weighed::Skip);
         }
-        let new = ours.as_ref().map(|entry| self.wanted(path, entry, theirs.as_ref())).transpose()?;
+        let new =
+            ours.as_ref().map(|entry| self.wanted(path, entry, theirs.as_ref())).transpose()?;
         let wish = Wish { path: path.clone(), theirs, new, merged: false };
         if matches!(moved, Moved::No) {
             return Ok(Weighed::Take(wish));
@@ -132,7 +133,7 @@ impl Sides<'_> {
     }
 
     /// Whether the target's value is no longer the base's.
-    fn moved(&self, path: &SandboxPath, theirs: Option<&Entry>) -> Result<Moved> {
+    fn moved(&self, path: &SandboxPath, shown: bool, theirs: Option<&Entry>) -> Result<Moved> {
         let base = self.base.lookup(path)?;
         let on_host = match &base {
             Some(entry) => entry.source == Source::Host,
@@ -145,7 +146,11 @@ impl Sides<'_> {
         Ok(match live.notes.is_base(path, theirs, self.theirs) {
             Some(true) => Moved::No,
             Some(false) => Moved::Yes,
-            None if live.complete && path.is_within(&live.project) => Moved::OnlyTheirs,
+            None if live.complete && path.is_within(&live.project) => match shown {
+                true => Moved::OnlyTheirs,
+                // It came into a directory that the sandbox deleted.
+                false => Moved::Yes,
+            },
             None => match theirs {
                 None => Moved::No,
                 Some(entry) if entry.kind == EntryKind::Directory => Moved::No,
@@ -240,6 +245,6 @@ fn words(ours: Option<&Entry>, theirs: Option<&Entry>) -> &'static str {
     match (ours, theirs) {
         (Some(_), Some(_)) => "changed in the sandbox, and differently outside since the fork",
         (Some(_), None) => "changed in the sandbox, deleted outside since the fork",
-        (None, _) => "deleted in the sandbox, changed outside since the fork",
+        (None, _) => "deleted in the sandbox, changed or made outside since the fork",
     }
 }
