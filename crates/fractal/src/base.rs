@@ -261,7 +261,7 @@ impl Pen {
             sha256: self.keep(path, entry),
             // A directory's ctime moves with its entries, which are none of
             // its own value.
-            sure: entry.ctime_ns <= marker_ns || entry.kind == EntryKind::Directory,
+            sure: entry.ctime_ns < marker_ns || entry.kind == EntryKind::Directory,
         });
         self.line(&Line::Was { path: encode(path), was });
         Ok(entry.is_some())
@@ -337,7 +337,7 @@ fn failed(path: &Path, error: &std::io::Error) -> fractal_model::Error {
 }
 
 /// Names are bytes; what is no plain text is written as `%41`.
-fn encode(path: &SandboxPath) -> String {
+pub fn encode(path: &SandboxPath) -> String {
     let mut text = String::new();
     for byte in path.relative() {
         match byte {
@@ -348,7 +348,7 @@ fn encode(path: &SandboxPath) -> String {
     text
 }
 
-fn decode(text: &str) -> Result<SandboxPath> {
+pub fn decode(text: &str) -> Result<SandboxPath> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, tail)) = rest.split_first() {

@@ -6,6 +6,7 @@ mod crash;
 mod deep;
 mod histories;
 mod live;
+mod promote;
 mod spawner;
 mod verbs;
 mod world;

@@ -154,7 +154,7 @@ impl Sides<'_> {
             None => match theirs {
                 None => Moved::No,
                 Some(entry) if entry.kind == EntryKind::Directory => Moved::No,
-                Some(entry) if entry.ctime_ns <= live.marker_ns => Moved::No,
+                Some(entry) if entry.ctime_ns < live.marker_ns => Moved::No,
                 Some(_) => Moved::Yes,
             },
         })
