@@ -7,6 +7,7 @@
 //! the verb through the runner to the changes and into the journal.
 
 mod apply;
+mod budget;
 mod check;
 mod config;
 mod doctor;
@@ -20,7 +21,7 @@ mod template;
 mod verbs;
 mod view;
 
-pub use config::{Config, Setting};
+pub use config::{Config, Setting, TrySettings};
 pub use doctor::{Diagnosis, Finding};
 pub use environment::{default_hidden, filter as filter_environment};
 pub use fractal_jail::{Input, Output, Streams};
@@ -31,7 +32,7 @@ pub use verbs::diff::{DiffFormat, DiffOutput};
 pub use verbs::run::RunIo;
 
 use fractal_jail::layer::Marks;
-use fractal_model::{Id, RecordBody, Tier, Verb};
+use fractal_model::{Check, CheckReport, Id, RecordBody, Tier, Verb};
 use fractal_store::{Reads, SandboxRow, Store, Tx, now_ms};
 use std::ffi::OsString;
 use std::ops::Deref;
@@ -193,6 +194,19 @@ impl Engine {
     pub fn run(&self, caller: &Caller, run: Run, io: RunIo) -> Result<RunReply> {
         self.authorize(caller, Verb::Run)?;
         verbs::run::run(self, caller, run, io)
+    }
+
+    /// Runs checks against a sandbox, each in a throw-away child of it.
+    pub fn check(
+        &self,
+        caller: &Caller,
+        sandbox: &str,
+        checks: &[Check],
+        repeat: u32,
+    ) -> Result<Vec<CheckReport>> {
+        self.ready()?;
+        self.authorize(caller, Verb::Run)?;
+        check::run_checks(self, caller, sandbox, checks, repeat)
     }
 
     /// Waits until finished runs of this process are cleaned up to the last
