@@ -8,6 +8,7 @@
 
 mod apply;
 mod base;
+mod budget;
 mod check;
 mod config;
 mod doctor;
@@ -22,7 +23,7 @@ mod template;
 mod verbs;
 mod view;
 
-pub use config::{Config, Setting};
+pub use config::{Config, Setting, TrySettings};
 pub use doctor::{Diagnosis, Finding};
 pub use environment::{default_hidden, filter as filter_environment};
 pub use fractal_jail::{Input, Output, Streams};
@@ -33,7 +34,7 @@ pub use verbs::diff::{DiffFormat, DiffOutput};
 pub use verbs::run::RunIo;
 
 use fractal_jail::layer::Marks;
-use fractal_model::{Guard, GuardReply, Id, RecordBody, Tier, Verb};
+use fractal_model::{Check, CheckReport, Guard, GuardReply, Id, RecordBody, Tier, Verb};
 use fractal_store::{Reads, SandboxRow, Store, Tx, now_ms};
 use std::ffi::OsString;
 use std::ops::Deref;
@@ -204,6 +205,19 @@ impl Engine {
         self.ready()?;
         self.authorize(caller, Verb::Guard)?;
         verbs::guard::guard(self, caller, asked, io)
+    }
+
+    /// Runs checks against a sandbox, each in a throw-away child of it.
+    pub fn check(
+        &self,
+        caller: &Caller,
+        sandbox: &str,
+        checks: &[Check],
+        repeat: u32,
+    ) -> Result<Vec<CheckReport>> {
+        self.ready()?;
+        self.authorize(caller, Verb::Run)?;
+        check::run_checks(self, caller, sandbox, checks, repeat)
     }
 
     /// Waits until finished runs of this process are cleaned up to the last

@@ -126,6 +126,7 @@ pub struct Run {
     /// The program and its arguments.
     pub command: Vec<String>,
     /// An existing sandbox to run in; otherwise a fork of reality is made.
+    /// With `discard` the run happens in a throw-away child of it.
     #[serde(default)]
     pub sandbox: Option<String>,
     /// The name of the new sandbox.

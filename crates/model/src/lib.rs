@@ -26,8 +26,8 @@ pub use action::{
     Usage, VolumeInfo, VolumeVerb,
 };
 pub use attempt::{
-    Attempt, AttemptReport, BaseKind, BaseReport, Check, CheckReport, CheckResult, Overlap, RankBy,
-    Try, TryReply,
+    Attempt, AttemptReport, BaseKind, BaseReport, Check, CheckReport, CheckResult, Criterion,
+    Overlap, RankBy, Try, TryReply,
 };
 pub use change::{Change, ChangeKind, EntryKind};
 pub use error::{Code, Error, Result};

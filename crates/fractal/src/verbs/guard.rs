@@ -16,8 +16,6 @@ pub fn guard(engine: &Engine, caller: &Caller, asked: Guard, io: RunIo) -> Resul
         return Err(Error::invalid("guard makes a sandbox of its own, and keeps it")
             .hint("`fractal run --in S -- CMD`, then `fractal promote S`"));
     }
-    // Bad settings would be found after hours of work otherwise.
-    caller.config.checks()?;
     let run = run::run(engine, caller, asked_run, io)?;
     let succeeded = run.outcome == Outcome::Exited && run.exit == 0;
     let promotion = match run.kept && succeeded {

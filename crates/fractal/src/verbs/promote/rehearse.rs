@@ -67,8 +67,9 @@ fn row(engine: &Engine, from: &SandboxRow) -> SandboxRow {
         mounts: Vec::new(),
         created_ms: now,
         touched_ms: now,
-        // Should our process be killed, it expires at once.
-        ttl_ms: Some(0),
+        // Should our process be killed, it goes with the next collection; an
+        // hour more than nothing keeps others from taking it meanwhile.
+        ttl_ms: Some(3_600_000),
         fork_ctime_ns: stale::file_clock_ns(engine.home()),
         epoch: 0,
         ..from.clone()

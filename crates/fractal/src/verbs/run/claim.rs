@@ -1,5 +1,6 @@
 //! Rows and directories that say "a run is under way here".
 
+use super::super::seal;
 use super::place::Place;
 use crate::{Engine, insert_layer, template};
 use fractal_jail::Living;
@@ -22,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) fn claim(engine: &Engine, place: &mut Place) -> Result<()> {
     if place.in_memory.is_some() {
         return Ok(());
+    }
+    if let Some(parent) = place.parent.clone() {
+        return claim_child(engine, place, parent);
     }
     if place.is_new {
         return claim_new(engine, place);
@@ -77,6 +81,28 @@ fn claim_new(engine: &Engine, place: &mut Place) -> Result<()> {
         return Err(error.into());
     }
     Ok(store.dirty_layer(row.top, &label(place.run_id))?)
+}
+
+/// Seals what the parent holds now and puts an empty top on it, in one
+/// transaction: nobody can take the sealed layer away in between.
+fn claim_child(engine: &Engine, place: &mut Place, parent: SandboxRow) -> Result<()> {
+    let store = &engine.store;
+    store.new_layer_dir(place.row.top)?;
+    let claimed = seal::while_sealed(engine, parent, |parent, seal| {
+        place.row.base = seal.layer;
+        let living = living_row(place);
+        store.transact_relaxed(|tx| {
+            seal.write(tx, parent)?;
+            insert_layer(tx, place.row.top, place.row.base)?;
+            tx.insert_sandbox(&place.row)?;
+            tx.insert_run(&living)
+        })
+    });
+    if let Err(error) = claimed {
+        let _ = store.discard_layer(place.row.top);
+        return Err(error);
+    }
+    Ok(store.dirty_layer(place.row.top, &label(place.run_id))?)
 }
 
 /// False when we have to look again: somebody came, or the one to join went.

@@ -23,6 +23,8 @@ pub(super) struct Place {
     pub policy: Policy,
     pub template: Option<Template>,
     pub is_new: bool,
+    /// The sandbox that a throw-away run stands on, where it is not reality.
+    pub parent: Option<SandboxRow>,
     /// The top lives in memory and the sandbox in no table.
     pub in_memory: Option<u64>,
 }
@@ -46,8 +48,41 @@ fn choose_tier(engine: &Engine, policy: &Policy) -> Result<Tier> {
 
 pub(super) fn decide(engine: &Engine, caller: &Caller, run: &Run) -> Result<Place> {
     match &run.sandbox {
+        Some(selector) if run.discard => decide_child(engine, caller, run, selector),
         Some(selector) => decide_existing(engine, caller, run, selector),
         None => decide_new(engine, caller, run),
+    }
+}
+
+/// A throw-away run in a sandbox happens in a child of it, so that the
+/// sandbox stays as it is and others may go on in it. The child's top is on
+/// disk: what checks build would not always fit into memory.
+fn decide_child(engine: &Engine, caller: &Caller, run: &Run, selector: &str) -> Result<Place> {
+    let mut place = decide_existing(engine, caller, run, selector)?;
+    let parent = place.row.clone();
+    let (id, now) = (new_id(), now_ms());
+    place.row = SandboxRow {
+        id,
+        name: new_name(run, id)?,
+        parent: Some(parent.id),
+        top: new_id(),
+        policy: caller.policy.meet(&parent.policy),
+        created_ms: now,
+        touched_ms: now,
+        // Should its process be killed, it expires at once.
+        ttl_ms: Some(0),
+        epoch: 0,
+        ..parent.clone()
+    };
+    place.is_new = true;
+    place.parent = Some(parent);
+    Ok(place)
+}
+
+fn new_name(run: &Run, id: Id) -> Result<String> {
+    match &run.name {
+        Some(name) => Ok(Name::parse(name)?.to_string()),
+        None => Ok(names::for_id(id)),
     }
 }
 
@@ -68,6 +103,7 @@ fn decide_existing(engine: &Engine, caller: &Caller, run: &Run, selector: &str) 
         policy,
         template,
         is_new: false,
+        parent: None,
         in_memory: None,
     })
 }
@@ -90,6 +126,7 @@ fn decide_new(engine: &Engine, caller: &Caller, run: &Run) -> Result<Place> {
         policy,
         template: Some(template),
         is_new: true,
+        parent: None,
         in_memory,
     })
 }
@@ -101,6 +138,16 @@ fn for_one_run(caller: &Caller, run: &Run, template: Option<&Template>) -> Resul
     let limits =
         Limits { time_ms: given.time_ms, output_bytes: given.output_bytes, ..Limits::default() };
     Ok(Policy { limits, ..Policy::default() })
+}
+
+/// The time limit of a run in a sandbox where this one is asked for, or the
+/// usual one; never more than is allowed.
+pub fn time_ms(caller: &Caller, row: &SandboxRow, asked: Option<u64>) -> Result<Option<u64>> {
+    let limits = Limits { time_ms: asked, ..Limits::default() };
+    let run = Run { ask: Policy { limits, ..Policy::default() }, ..Run::default() };
+    let template = Template::find(caller, &row.template).ok();
+    let own = for_one_run(caller, &run, template.as_ref())?;
+    Ok(caller.policy.meet(&row.policy).meet(&own).limits.time_ms)
 }
 
 /// What is asked must lie within what is allowed: lowering it silently would
@@ -168,14 +215,10 @@ fn new_row(
     policy: &Policy,
 ) -> Result<SandboxRow> {
     let id = new_id();
-    let name = match &run.name {
-        Some(name) => Name::parse(name)?.to_string(),
-        None => names::for_id(id),
-    };
     let now = now_ms();
     Ok(SandboxRow {
         id,
-        name,
+        name: new_name(run, id)?,
         parent: None,
         base: None,
         top: new_id(),
