@@ -9,6 +9,7 @@
 mod apply;
 mod base;
 mod budget;
+mod capture;
 mod check;
 mod config;
 mod doctor;

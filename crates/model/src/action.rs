@@ -154,6 +154,9 @@ pub struct Run {
     /// How long a new sandbox may be forgotten before it expires.
     #[serde(default)]
     pub ttl_ms: Option<u64>,
+    /// What a new sandbox stands on.
+    #[serde(default)]
+    pub base: crate::BaseKind,
 }
 
 /// What can be done with volumes.

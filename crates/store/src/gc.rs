@@ -26,6 +26,7 @@ const KEPT: &str = "WITH RECURSIVE kept(layer) AS (
     SELECT top FROM sandbox
     UNION SELECT base FROM sandbox WHERE base IS NOT NULL
     UNION SELECT layer FROM snapshot
+    UNION SELECT layer FROM capture
     UNION SELECT below FROM layer JOIN kept ON id = layer WHERE below IS NOT NULL)";
 
 /// What `gc` removed, or would remove.

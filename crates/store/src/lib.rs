@@ -13,6 +13,7 @@
 //! The bytes on disk are described in `docs/format.md`.
 
 mod bases;
+mod captures;
 mod error;
 mod gc;
 mod journal;
@@ -28,6 +29,7 @@ mod tx;
 mod verify;
 mod volumes;
 
+pub use captures::Captures;
 pub use error::{Result, StoreError};
 pub use gc::GcReport;
 pub use layers::LayerHold;

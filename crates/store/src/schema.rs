@@ -79,6 +79,13 @@ CREATE TABLE volume (
     created_ms  INTEGER NOT NULL
 ) STRICT;
 
+CREATE TABLE capture (
+    key         TEXT PRIMARY KEY NOT NULL,
+    layer       TEXT NOT NULL REFERENCES layer(id),
+    used_ms     INTEGER NOT NULL
+) STRICT;
+CREATE INDEX capture_layer ON capture(layer);
+
 CREATE TABLE journal (
     seq         INTEGER PRIMARY KEY NOT NULL,
     prev        TEXT NOT NULL,

@@ -1,8 +1,8 @@
-use crate::bounds::{Bounds, duration};
+use crate::bounds::{Bounds, base_kind, duration};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::table::{plain, plural};
-use fractal::model::{Outcome, Tier, format_duration_ms};
+use fractal::model::{BaseKind, Outcome, Tier, format_duration_ms};
 use fractal::{Caller, Engine, Error, RunIo, RunReply};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -42,6 +42,10 @@ pub struct Run {
     /// Let the new sandbox expire when unused for so long, as in 7d
     #[arg(long, env = "FRACTAL_TTL", value_name = "DURATION", value_parser = duration, hide_env_values = true)]
     ttl: Option<u64>,
+    /// What a new sandbox stands on: the host as it is at each moment, or the
+    /// current directory as it is now
+    #[arg(long, env = "FRACTAL_BASE", value_name = "KIND", value_parser = base_kind, default_value = "live", conflicts_with = "sandbox", hide_env_values = true)]
+    base: BaseKind,
     /// Give the program a terminal (the default when input and output are one)
     #[arg(short, long)]
     tty: bool,
@@ -74,6 +78,7 @@ impl Run {
             discard: self.rm,
             template: self.template,
             ttl_ms: self.ttl,
+            base: self.base,
         };
         let (engine, caller) = (session.engine_for_run()?, session.caller()?);
         if self.explain {

@@ -5,6 +5,7 @@ mod checks;
 mod copied;
 mod crash;
 mod deep;
+mod frozen;
 mod histories;
 mod live;
 mod promote;
