@@ -12,6 +12,7 @@
 //!
 //! The bytes on disk are described in `docs/format.md`.
 
+mod applies;
 mod error;
 mod gc;
 mod journal;
@@ -27,6 +28,7 @@ mod tx;
 mod verify;
 mod volumes;
 
+pub use applies::{ApplyRow, ApplyState, Worker};
 pub use error::{Result, StoreError};
 pub use gc::GcReport;
 pub use layers::LayerHold;

@@ -18,6 +18,7 @@ mod rollback;
 mod run;
 mod show;
 mod snapshot;
+mod undo;
 mod version;
 mod volume;
 
@@ -35,6 +36,7 @@ pub enum Verb {
     Snapshot(snapshot::Snapshot),
     Rollback(rollback::Rollback),
     Diff(diff::Diff),
+    Undo(undo::Undo),
     #[command(visible_alias = "ls")]
     List(list::List),
     Show(show::Show),
@@ -63,6 +65,7 @@ impl Verb {
             Verb::Snapshot(args) => args.call(session),
             Verb::Rollback(args) => args.call(session),
             Verb::Diff(args) => args.call(session),
+            Verb::Undo(args) => args.call(session),
             Verb::List(args) => args.call(session),
             Verb::Show(args) => args.call(session),
             Verb::Log(args) => args.call(session),
