@@ -76,6 +76,7 @@ pub struct Engine {
     home: PathBuf,
     store: Opened,
     tier: OnceLock<Tier>,
+    fault_hook: OnceLock<apply::Hook>,
 }
 
 /// The store, once a door has opened it with [`Engine::ready`].
@@ -103,7 +104,12 @@ impl Engine {
         // A relative path would mean another place inside a sandbox.
         let home = std::path::absolute(home)
             .map_err(|error| Error::invalid(format!("{} is no path: {error}", home.display())))?;
-        let engine = Engine { home, store: Opened(OnceLock::new()), tier: OnceLock::new() };
+        let engine = Engine {
+            home,
+            store: Opened(OnceLock::new()),
+            tier: OnceLock::new(),
+            fault_hook: OnceLock::new(),
+        };
         if !engine.layers_dir().is_dir() {
             engine.ready()?;
         }
@@ -117,8 +123,23 @@ impl Engine {
             // Another thread may have been faster; then ours is closed again.
             let _ = self.store.0.set(store);
             self.recover()?;
+            apply::recover(self)?;
         }
         Ok(())
+    }
+
+    /// Has every change that a write into reality makes announced before it
+    /// happens, for tests of what a crash or a full disk leaves.
+    #[doc(hidden)]
+    pub fn set_fault_hook(
+        &self,
+        hook: impl Fn(&'static str, u64) -> std::io::Result<()> + Send + Sync + 'static,
+    ) {
+        let _ = self.fault_hook.set(std::sync::Arc::new(hook));
+    }
+
+    pub(crate) fn fault_hook(&self) -> Option<apply::Hook> {
+        self.fault_hook.get().cloned()
     }
 
     pub(crate) fn is_ready(&self) -> bool {

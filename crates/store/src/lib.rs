@@ -12,6 +12,7 @@
 //!
 //! The bytes on disk are described in `docs/format.md`.
 
+mod applies;
 mod bases;
 mod captures;
 mod error;
@@ -29,6 +30,7 @@ mod tx;
 mod verify;
 mod volumes;
 
+pub use applies::{ApplyRow, ApplyState, Worker};
 pub use captures::Captures;
 pub use error::{Result, StoreError};
 pub use gc::GcReport;

@@ -20,6 +20,7 @@ mod rollback;
 mod run;
 mod show;
 mod snapshot;
+mod undo;
 mod version;
 mod volume;
 
@@ -39,6 +40,7 @@ pub enum Verb {
     Diff(diff::Diff),
     Promote(promote::Promote),
     Guard(guard::Guard),
+    Undo(undo::Undo),
     #[command(visible_alias = "ls")]
     List(list::List),
     Show(show::Show),
@@ -69,6 +71,7 @@ impl Verb {
             Verb::Diff(args) => args.call(session),
             Verb::Promote(args) => args.call(session),
             Verb::Guard(args) => args.call(session),
+            Verb::Undo(args) => args.call(session),
             Verb::List(args) => args.call(session),
             Verb::Show(args) => args.call(session),
             Verb::Log(args) => args.call(session),

@@ -123,7 +123,7 @@ fn tree(world: &World) -> Vec<String> {
             let content = if meta.is_symlink() {
                 fs::read_link(&path).unwrap().display().to_string()
             } else if meta.is_file() {
-                format!("{} {}", fs::read_to_string(&path).unwrap(), meta.mtime_nsec())
+                format!("{:?} {}", fs::read(&path).unwrap(), meta.mtime_nsec())
             } else {
                 String::new()
             };
