@@ -8,6 +8,7 @@ mod deep;
 mod frozen;
 mod histories;
 mod live;
+mod lost_updates;
 mod promote;
 mod spawner;
 mod verbs;

@@ -97,7 +97,7 @@ pub fn commit(
         Some(tip) => Some(tip),
         None => repository.resolve("HEAD")?,
     };
-    let ident = repository.ask(&["var", "GIT_COMMITTER_IDENT"])?;
+    let ident = repository.ident()?;
     let (views, changes) = crate::verbs::diff::changes(engine, &rehearsal.row, None)?;
     let (top, project) = (views.top(), path_of(&row.directory)?);
     let head = format!(
@@ -205,6 +205,13 @@ impl<'a> Repository<'a> {
                 .hint("choose another name, or promote with `--as files`"));
         }
         Ok(reference)
+    }
+
+    /// Who commits and when; a promotion need not wait for a name.
+    fn ident(&self) -> Result<String> {
+        let own = self.try_ask(&["var", "GIT_COMMITTER_IDENT"])?;
+        let seconds = fractal_store::now_ms() / 1000;
+        Ok(own.unwrap_or_else(|| format!("fractal <fractal@localhost> {seconds} +0000")))
     }
 
     fn resolve(&self, reference: &str) -> Result<Option<String>> {

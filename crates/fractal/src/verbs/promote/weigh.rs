@@ -103,6 +103,16 @@ enum Moved {
     OnlyTheirs,
 }
 
+/// What became of two edits of one text.
+enum Merged {
+    /// They clash, or one of them is no text.
+    No,
+    /// Only theirs says something.
+    Theirs,
+    /// Both are in here.
+    Text(New),
+}
+
 impl Sides<'_> {
     pub fn weigh(&self, path: &SandboxPath) -> Result<Weighed> {
         let (ours, theirs) = (self.ours.lookup(path)?, self.theirs.lookup(path)?);
@@ -122,10 +132,15 @@ impl Sides<'_> {
         if matches!(moved, Moved::No) {
             return Ok(Weighed::Take(wish));
         }
-        if let (Some(mine), Some(other)) = (&ours, &wish.theirs)
-            && let Some(new) = self.merged(path, mine, other)?
-        {
-            return Ok(Weighed::Take(Wish { new: Some(new), merged: true, ..wish }));
+        if let (Some(mine), Some(other)) = (&ours, &wish.theirs) {
+            match self.merged(path, mine, other)? {
+                // The sandbox is back at what it started from.
+                Merged::Theirs => return Ok(Weighed::Skip),
+                Merged::Text(new) => {
+                    return Ok(Weighed::Take(Wish { new: Some(new), merged: true, ..wish }));
+                }
+                Merged::No => {}
+            }
         }
         let why = words(ours.as_ref(), wish.theirs.as_ref()).to_owned();
         let conflict = Conflict { path: path.to_string(), why };
@@ -183,19 +198,23 @@ impl Sides<'_> {
     }
 
     /// Both sides' edits of one text, joined.
-    fn merged(&self, path: &SandboxPath, ours: &Entry, theirs: &Entry) -> Result<Option<New>> {
+    fn merged(&self, path: &SandboxPath, ours: &Entry, theirs: &Entry) -> Result<Merged> {
         if ours.kind != EntryKind::File || theirs.kind != EntryKind::File {
-            return Ok(None);
+            return Ok(Merged::No);
         }
-        let Some((base, mode)) = self.base_content(path)? else { return Ok(None) };
+        let Some((base, mode)) = self.base_content(path)? else { return Ok(Merged::No) };
         let (Some(mine), Some(other)) = (read(self.ours, path), read(self.theirs, path)) else {
-            return Ok(None);
+            return Ok(Merged::No);
         };
-        let Some(text) = merge(&base, &mine, &other) else { return Ok(None) };
+        let Some(text) = merge(&base, &mine, &other) else { return Ok(Merged::No) };
         let mode = if ours.mode == mode { theirs.mode } else { ours.mode };
+        if text == other && mode == theirs.mode {
+            return Ok(Merged::Theirs);
+        }
         let owner = self.keep_owner.then_some((theirs.uid, theirs.gid));
         let what = What::File(Content::Bytes(text));
-        Ok(Some(New { mode, owner, mtime_ns: ours.mtime_ns.max(theirs.mtime_ns), what }))
+        let mtime_ns = ours.mtime_ns.max(theirs.mtime_ns);
+        Ok(Merged::Text(New { mode, owner, mtime_ns, what }))
     }
 
     fn base_content(&self, path: &SandboxPath) -> Result<Option<(Vec<u8>, u32)>> {
