@@ -207,6 +207,11 @@ impl Engine {
             }
             Action::Promote(asked) => verbs::promote::promote(self, caller, &asked)
                 .map(|reply| Reply::Promote(Box::new(reply))),
+            Action::Update { sandbox, ours, theirs, dry_run } => {
+                let asked = verbs::update::Asked { ours, theirs, dry_run };
+                verbs::update::update(self, caller, sandbox.as_deref(), &asked)
+                    .map(|reply| Reply::Promote(Box::new(reply)))
+            }
             Action::Guard(asked) => verbs::guard::guard(self, caller, *asked, RunIo::captured())
                 .map(|reply| Reply::Guard(Box::new(reply))),
             Action::Undo { promotion, dry_run } => {

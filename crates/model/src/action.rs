@@ -82,6 +82,18 @@ pub enum Action {
         rank: crate::RankBy,
     },
     Promote(Box<Promote>),
+    /// Moves a sandbox onto today's reality, with its own changes.
+    Update {
+        sandbox: Option<String>,
+        /// Where both sides changed these paths, keep the sandbox's.
+        #[serde(default)]
+        ours: Vec<String>,
+        /// Where both sides changed these paths, take what is outside.
+        #[serde(default)]
+        theirs: Vec<String>,
+        #[serde(default)]
+        dry_run: bool,
+    },
     /// Runs unattended and promotes what passes.
     Guard(Box<Guard>),
     /// Takes a promotion back; the latest one of the caller's directory by
@@ -114,6 +126,7 @@ impl Action {
             Action::Try(_) => Verb::Try,
             Action::Compare { .. } => Verb::Compare,
             Action::Promote(_) => Verb::Promote,
+            Action::Update { .. } => Verb::Update,
             Action::Guard(_) => Verb::Guard,
             Action::Undo { .. } => Verb::Undo,
         }

@@ -32,6 +32,7 @@ pub enum Verb {
     Promote,
     Guard,
     Undo,
+    Update,
 }
 
 /// How strongly a run is fenced in, weakest first.

@@ -21,6 +21,7 @@ mod run;
 mod show;
 mod snapshot;
 mod undo;
+mod update;
 mod version;
 mod volume;
 
@@ -41,6 +42,7 @@ pub enum Verb {
     Promote(promote::Promote),
     Guard(guard::Guard),
     Undo(undo::Undo),
+    Update(update::Update),
     #[command(visible_alias = "ls")]
     List(list::List),
     Show(show::Show),
@@ -72,6 +74,7 @@ impl Verb {
             Verb::Promote(args) => args.call(session),
             Verb::Guard(args) => args.call(session),
             Verb::Undo(args) => args.call(session),
+            Verb::Update(args) => args.call(session),
             Verb::List(args) => args.call(session),
             Verb::Show(args) => args.call(session),
             Verb::Log(args) => args.call(session),

@@ -19,4 +19,5 @@ pub mod seal;
 pub mod show;
 pub mod snapshot;
 pub mod undo;
+pub mod update;
 pub mod volume;

@@ -72,12 +72,13 @@ impl Model {
     }
 
     /// What the end of a run notes: the host's value wherever the sandbox
-    /// differs for the first time.
-    fn note(&mut self, at: usize) {
+    /// differs for the first time, if it was the sandbox that moved.
+    fn note(&mut self, at: usize, written: usize) {
         let Some(mut sandbox) = self.boxes.remove(&at) else { return };
         for file in 0..FILES.len() {
             let differs = self.view(&sandbox, file) != self.reality[file];
-            if differs && !sandbox.notes.contains_key(&file) {
+            let moved = file == written || self.view(&sandbox, file).is_none();
+            if differs && moved && !sandbox.notes.contains_key(&file) {
                 let sure = self.edited[file] <= sandbox.forked || self.reality[file].is_none();
                 sandbox.notes.insert(file, vec![(self.reality[file], sure)]);
             }
@@ -168,7 +169,7 @@ fn play(world: &World, model: &mut Model, verb: &Verb) {
                 // Nothing below: there is nothing to hide.
                 (None, None, _) => drop(own.remove(file)),
             }
-            model.note(*at);
+            model.note(*at, *file);
         }
         Verb::Outside(file, value) => {
             let path = world.project().join(FILES[*file]);

@@ -5,13 +5,13 @@
 //! judge the result in a rehearsal, and only then write. Whatever stops it
 //! stops it before anything changed, and is written down.
 
-mod choose;
+pub mod choose;
 mod git;
-mod plan;
+pub mod plan;
 mod reality;
-mod rehearse;
+pub mod rehearse;
 mod sandbox;
-mod weigh;
+pub mod weigh;
 
 use crate::{Caller, Engine, record};
 use fractal_model::{
