@@ -4,7 +4,8 @@
 //! function carries it out and returns a [`Reply`].
 
 use crate::{
-    Change, Guard, GuardReply, Id, Policy, Promote, PromoteReply, Record, Tier, Try, TryReply, Verb,
+    Change, Guard, GuardReply, Id, Policy, Promote, PromoteReply, Record, Tier, Try, TryReply,
+    Verb, VerifyReply,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -82,6 +83,10 @@ pub enum Action {
         rank: crate::RankBy,
     },
     Promote(Box<Promote>),
+    /// Checks the attestation of a promotion.
+    Verify {
+        promotion: Option<String>,
+    },
     /// Moves a sandbox onto today's reality, with its own changes.
     Update {
         sandbox: Option<String>,
@@ -126,6 +131,7 @@ impl Action {
             Action::Try(_) => Verb::Try,
             Action::Compare { .. } => Verb::Compare,
             Action::Promote(_) => Verb::Promote,
+            Action::Verify { .. } => Verb::Verify,
             Action::Update { .. } => Verb::Update,
             Action::Guard(_) => Verb::Guard,
             Action::Undo { .. } => Verb::Undo,
@@ -432,6 +438,7 @@ pub enum Reply {
     Try(Box<TryReply>),
     Promote(Box<PromoteReply>),
     Guard(Box<GuardReply>),
+    Verify(Box<VerifyReply>),
     Show(Box<ShowReply>),
     Sandbox(SandboxInfo),
     Snapshot(SnapshotInfo),

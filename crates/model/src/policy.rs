@@ -33,6 +33,7 @@ pub enum Verb {
     Guard,
     Undo,
     Update,
+    Verify,
 }
 
 /// How strongly a run is fenced in, weakest first.

@@ -22,6 +22,7 @@ mod show;
 mod snapshot;
 mod undo;
 mod update;
+mod verify;
 mod version;
 mod volume;
 
@@ -43,6 +44,7 @@ pub enum Verb {
     Guard(guard::Guard),
     Undo(undo::Undo),
     Update(update::Update),
+    Verify(verify::Verify),
     #[command(visible_alias = "ls")]
     List(list::List),
     Show(show::Show),
@@ -75,6 +77,7 @@ impl Verb {
             Verb::Guard(args) => args.call(session),
             Verb::Undo(args) => args.call(session),
             Verb::Update(args) => args.call(session),
+            Verb::Verify(args) => args.call(session),
             Verb::List(args) => args.call(session),
             Verb::Show(args) => args.call(session),
             Verb::Log(args) => args.call(session),

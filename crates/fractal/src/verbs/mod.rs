@@ -20,4 +20,5 @@ pub mod show;
 pub mod snapshot;
 pub mod undo;
 pub mod update;
+pub mod verify;
 pub mod volume;
