@@ -180,7 +180,8 @@ impl Plan {
                 Some(new) => {
                     let target = new.target.clone().map(String::from);
                     let content = new.sha256.clone().or(target).unwrap_or_default();
-                    format!("{:?} {:o} {content}", new.kind, new.mode)
+                    let kind = format!("{:?}", new.kind).to_lowercase();
+                    format!("{kind} {:o} {content}", new.mode)
                 }
             };
             hasher.update(format!("{} {value}\n", String::from(step.path.clone())));
