@@ -77,7 +77,9 @@ pub enum Action {
         #[serde(default)]
         score: Option<String>,
         #[serde(default)]
-        rank: crate::RankBy,
+        rank: Option<crate::RankBy>,
+        #[serde(default)]
+        repeat: Option<u32>,
     },
     Promote(Box<Promote>),
     /// Takes a promotion back; the latest one of the caller's directory by
