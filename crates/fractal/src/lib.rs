@@ -7,13 +7,16 @@
 //! the verb through the runner to the changes and into the journal.
 
 mod apply;
+mod base;
 mod budget;
+mod capture;
 mod check;
 mod config;
 mod doctor;
 mod environment;
 mod flat;
 mod living;
+mod merge;
 mod names;
 pub mod patch;
 mod stale;
@@ -33,7 +36,9 @@ pub use verbs::diff::{DiffFormat, DiffOutput};
 pub use verbs::run::RunIo;
 
 use fractal_jail::layer::Marks;
-use fractal_model::{Check, CheckReport, Id, RecordBody, Tier, Try, TryReply, Verb};
+use fractal_model::{
+    Check, CheckReport, Guard, GuardReply, Id, RecordBody, Tier, Try, TryReply, Verb,
+};
 use fractal_store::{Reads, SandboxRow, Store, Tx, now_ms};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -76,6 +81,7 @@ pub struct Engine {
     home: PathBuf,
     store: Opened,
     tier: OnceLock<Tier>,
+    fault_hook: OnceLock<apply::Hook>,
 }
 
 /// The store, once a door has opened it with [`Engine::ready`].
@@ -103,7 +109,12 @@ impl Engine {
         // A relative path would mean another place inside a sandbox.
         let home = std::path::absolute(home)
             .map_err(|error| Error::invalid(format!("{} is no path: {error}", home.display())))?;
-        let engine = Engine { home, store: Opened(OnceLock::new()), tier: OnceLock::new() };
+        let engine = Engine {
+            home,
+            store: Opened(OnceLock::new()),
+            tier: OnceLock::new(),
+            fault_hook: OnceLock::new(),
+        };
         if !engine.layers_dir().is_dir() {
             engine.ready()?;
         }
@@ -117,8 +128,23 @@ impl Engine {
             // Another thread may have been faster; then ours is closed again.
             let _ = self.store.0.set(store);
             self.recover()?;
+            apply::recover(self)?;
         }
         Ok(())
+    }
+
+    /// Has every change that a write into reality makes announced before it
+    /// happens, for tests of what a crash or a full disk leaves.
+    #[doc(hidden)]
+    pub fn set_fault_hook(
+        &self,
+        hook: impl Fn(&'static str, u64) -> std::io::Result<()> + Send + Sync + 'static,
+    ) {
+        let _ = self.fault_hook.set(std::sync::Arc::new(hook));
+    }
+
+    pub(crate) fn fault_hook(&self) -> Option<apply::Hook> {
+        self.fault_hook.get().cloned()
     }
 
     pub(crate) fn is_ready(&self) -> bool {
@@ -194,6 +220,8 @@ impl Engine {
             }
             Action::Promote(asked) => verbs::promote::promote(self, caller, &asked)
                 .map(|reply| Reply::Promote(Box::new(reply))),
+            Action::Guard(asked) => verbs::guard::guard(self, caller, *asked, RunIo::captured())
+                .map(|reply| Reply::Guard(Box::new(reply))),
             Action::Undo { promotion, dry_run } => {
                 verbs::undo::undo(self, caller, promotion.as_deref(), dry_run)
                     .map(|reply| Reply::Promote(Box::new(reply)))
@@ -226,6 +254,13 @@ impl Engine {
         self.ready()?;
         self.authorize(caller, Verb::Diff)?;
         verbs::compare::write_between(self, caller, pair, paths, out)
+    }
+
+    /// `guard` with the caller's own input and output.
+    pub fn guard(&self, caller: &Caller, asked: Guard, io: RunIo) -> Result<GuardReply> {
+        self.ready()?;
+        self.authorize(caller, Verb::Guard)?;
+        verbs::guard::guard(self, caller, asked, io)
     }
 
     /// Runs checks against a sandbox, each in a throw-away child of it.

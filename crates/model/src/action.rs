@@ -3,7 +3,9 @@
 //! The command line, HTTP, MCP and Python all produce an [`Action`]; one
 //! function carries it out and returns a [`Reply`].
 
-use crate::{Change, Id, Policy, Promote, PromoteReply, Record, Tier, Try, TryReply, Verb};
+use crate::{
+    Change, Guard, GuardReply, Id, Policy, Promote, PromoteReply, Record, Tier, Try, TryReply, Verb,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -82,6 +84,8 @@ pub enum Action {
         repeat: Option<u32>,
     },
     Promote(Box<Promote>),
+    /// Runs unattended and promotes what passes.
+    Guard(Box<Guard>),
     /// Takes a promotion back; the latest one of the caller's directory by
     /// default.
     Undo {
@@ -112,6 +116,7 @@ impl Action {
             Action::Try(_) => Verb::Try,
             Action::Compare { .. } => Verb::Compare,
             Action::Promote(_) => Verb::Promote,
+            Action::Guard(_) => Verb::Guard,
             Action::Undo { .. } => Verb::Undo,
         }
     }
@@ -151,6 +156,9 @@ pub struct Run {
     /// How long a new sandbox may be forgotten before it expires.
     #[serde(default)]
     pub ttl_ms: Option<u64>,
+    /// What a new sandbox stands on.
+    #[serde(default)]
+    pub base: crate::BaseKind,
 }
 
 /// What can be done with volumes.
@@ -412,6 +420,7 @@ pub enum Reply {
     Run(Box<RunReply>),
     Try(Box<TryReply>),
     Promote(Box<PromoteReply>),
+    Guard(Box<GuardReply>),
     Show(Box<ShowReply>),
     Sandbox(SandboxInfo),
     Snapshot(SnapshotInfo),

@@ -36,7 +36,9 @@ pub use id::{Id, Name};
 pub use merge::{ThreeWay, three_way};
 pub use path::SandboxPath;
 pub use policy::{Limits, Network, Policy, Tier, Verb, Wider};
-pub use promotion::{Applied, Conflict, Form, LeftOut, Promote, PromoteReply, Verdict};
+pub use promotion::{
+    Applied, Conflict, Form, Guard, GuardReply, LeftOut, Promote, PromoteReply, Verdict,
+};
 pub use record::{Record, RecordBody};
 pub use time::{format_iso_ms, parse_iso_ms};
 pub use units::{format_bytes, format_duration_ms, parse_bytes, parse_duration_ms};

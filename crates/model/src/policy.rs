@@ -30,6 +30,7 @@ pub enum Verb {
     Try,
     Compare,
     Promote,
+    Guard,
     Undo,
 }
 

@@ -102,6 +102,14 @@ pub enum StoreError {
         /// The sandbox's name.
         name: String,
     },
+    /// Another write into reality works in the same directory.
+    #[error("another promotion is being written below {} (undo id {id})", root.display())]
+    Applying {
+        /// Where it works.
+        root: PathBuf,
+        /// Its id.
+        id: Id,
+    },
     /// The caller's own refusal from inside a transaction, passed through.
     #[error(transparent)]
     Refused(#[from] Error),
@@ -227,6 +235,9 @@ impl From<StoreError> for Error {
             }
             StoreError::Running { .. } => {
                 (Code::Busy, Some("wait for it to end, or end it with `fractal drop`".to_owned()))
+            }
+            StoreError::Applying { .. } => {
+                (Code::Busy, Some("try again; `fractal doctor` says if it is stuck".to_owned()))
             }
             StoreError::Sqlite { .. } => (Code::Internal, None),
         };

@@ -26,6 +26,7 @@ const KEPT: &str = "WITH RECURSIVE kept(layer) AS (
     SELECT top FROM sandbox
     UNION SELECT base FROM sandbox WHERE base IS NOT NULL
     UNION SELECT layer FROM snapshot
+    UNION SELECT layer FROM capture
     UNION SELECT below FROM layer JOIN kept ON id = layer WHERE below IS NOT NULL)";
 
 /// What `gc` removed, or would remove.
@@ -49,6 +50,7 @@ impl Store {
         let mut doomed: Vec<PathBuf> = garbage.iter().map(|id| self.layer_dir(*id)).collect();
         doomed.extend(self.ask(|conn| leftovers(conn, &self.layers_dir()))?);
         let layers = doomed.len() as u64;
+        doomed.extend(self.ask(|conn| old_undos(conn, &self.undos_dir()))?);
         doomed.extend(names_in(&self.trash_dir())?.iter().map(|name| self.trash_dir().join(name)));
         let bytes = tree::measure_freed(&doomed);
         Ok(GcReport { layers, bytes })
@@ -61,7 +63,8 @@ impl Store {
                 tx.run("DELETE FROM layer WHERE id = ?1", [id.as_str()])?;
             }
             let leftovers = leftovers(tx.conn, &self.layers_dir())?;
-            for path in &leftovers {
+            let undos = old_undos(tx.conn, &self.undos_dir())?;
+            for path in leftovers.iter().chain(&undos) {
                 self.move_to_trash(path)?;
             }
             Ok((garbage, leftovers))
@@ -122,6 +125,14 @@ fn leftovers(conn: &Connection, layers: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
+/// Old directories below `undo` without a row: their maker died before its
+/// first write, or went back completely.
+fn old_undos(conn: &Connection, undos: &Path) -> Result<Vec<PathBuf>> {
+    let mut paths = unlisted_undos(conn, undos)?;
+    paths.retain(|path| is_old(path));
+    Ok(paths)
+}
+
 /// All directories below `layers` without a row.
 pub(crate) fn unlisted(conn: &Connection, layers: &Path) -> Result<Vec<PathBuf>> {
     not_found_by(conn, layers, "SELECT 1 FROM layer WHERE id = ?1")
@@ -130,6 +141,11 @@ pub(crate) fn unlisted(conn: &Connection, layers: &Path) -> Result<Vec<PathBuf>>
 /// All directories below `volumes` without a row.
 pub(crate) fn unlisted_volumes(conn: &Connection, volumes: &Path) -> Result<Vec<PathBuf>> {
     not_found_by(conn, volumes, "SELECT 1 FROM volume WHERE name = ?1")
+}
+
+/// All directories below `undo` without a row.
+pub(crate) fn unlisted_undos(conn: &Connection, undos: &Path) -> Result<Vec<PathBuf>> {
+    not_found_by(conn, undos, "SELECT 1 FROM apply WHERE id = ?1")
 }
 
 fn not_found_by(conn: &Connection, directory: &Path, sql: &str) -> Result<Vec<PathBuf>> {

@@ -26,7 +26,7 @@ pub(crate) const WAIT: Duration = Duration::from_secs(10);
 /// Connections kept for later; more are opened and closed as needed.
 const IDLE_MAX: usize = 8;
 
-const DIRECTORIES: [&str; 6] = ["layers", "volumes", "blobs", "cache", "keys", "trash"];
+const DIRECTORIES: [&str; 7] = ["layers", "volumes", "undo", "blobs", "cache", "keys", "trash"];
 
 /// An open state directory. Cheap to open, safe to share between threads.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //! the latest commit; on a [`crate::Tx`] it sees the transaction's own writes.
 
 use crate::rows::{RECORD_COLUMNS, read_record};
-use crate::{LayerRow, Result, RunRow, SandboxRow, SnapshotRow, Store, Tx, VolumeRow};
+use crate::{ApplyRow, LayerRow, Result, RunRow, SandboxRow, SnapshotRow, Store, Tx, VolumeRow};
 use fractal_model::{Id, Record};
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use std::os::unix::ffi::OsStrExt;
@@ -108,6 +108,18 @@ pub trait Reads {
         self.ask(|conn| one(conn, &sql, [name], VolumeRow::read))
     }
 
+    /// Writes into reality that are on their way, oldest first.
+    fn unfinished_applies(&self) -> Result<Vec<ApplyRow>> {
+        let sql = apply_sql("WHERE state NOT IN ('done', 'left') ORDER BY id");
+        self.ask(|conn| many(conn, &sql, [], ApplyRow::read))
+    }
+
+    /// All writes into reality, newest first.
+    fn applies(&self) -> Result<Vec<ApplyRow>> {
+        let sql = apply_sql("ORDER BY id DESC");
+        self.ask(|conn| many(conn, &sql, [], ApplyRow::read))
+    }
+
     /// The newest records first, of one sandbox or of all.
     fn journal(&self, sandbox: Option<Id>, limit: u64) -> Result<Vec<Record>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -175,6 +187,10 @@ impl Store {
 
 fn sandbox_sql(rest: &str) -> String {
     format!("SELECT {} FROM sandbox {rest}", SandboxRow::COLUMNS)
+}
+
+fn apply_sql(rest: &str) -> String {
+    format!("SELECT {} FROM apply {rest}", ApplyRow::COLUMNS)
 }
 
 pub(crate) fn one<T>(

@@ -9,8 +9,8 @@ use crate::journal::Link;
 use crate::layers::SALVAGED;
 use crate::open::{DB, REPAIRED, beside, lock_home, make_private, publish, sync_directory};
 use crate::{
-    LayerRow, Problem, Result, RunRow, SandboxRow, SnapshotRow, Store, StoreError, VolumeRow, gc,
-    new_id, now_ms, schema, tx, verify,
+    ApplyRow, LayerRow, Problem, Result, RunRow, SandboxRow, SnapshotRow, Store, StoreError,
+    VolumeRow, gc, new_id, now_ms, schema, tx, verify,
 };
 use fractal_model::{Record, RecordBody};
 use rusqlite::types::Value;
@@ -116,9 +116,18 @@ fn salvage(old: &Connection, new: &Connection, repair: &mut Repair) -> Result<()
     copy(old, new, repair, "snapshot", SnapshotRow::COLUMNS, |row| SnapshotRow::read(row).is_ok())?;
     copy(old, new, repair, "run", RunRow::COLUMNS, |row| RunRow::read(row).is_ok())?;
     copy(old, new, repair, "volume", VolumeRow::COLUMNS, |row| VolumeRow::read(row).is_ok())?;
+    if has_table(old, "apply") {
+        copy(old, new, repair, "apply", ApplyRow::COLUMNS, |row| ApplyRow::read(row).is_ok())?;
+    }
     let columns = "repaired_ms, seq, prev, hash, body";
     copy(old, new, repair, "journal_salvaged", columns, |_| true)?;
     salvage_journal(old, new, repair)
+}
+
+/// Whether there is such a table; where that cannot be read, there may be.
+fn has_table(old: &Connection, name: &str) -> bool {
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+    old.query_row(sql, [name], |row| row.get::<_, u64>(0)).map_or(true, |count| count > 0)
 }
 
 /// Copies a table's readable rows. When the scan hits a damaged page, a scan

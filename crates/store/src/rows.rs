@@ -190,19 +190,19 @@ pub(crate) fn id(row: &Row<'_>, column: usize) -> Result<Id> {
     Id::parse(text).map_err(|error| unreadable(column, error))
 }
 
-fn maybe_id(row: &Row<'_>, column: usize) -> Result<Option<Id>> {
+pub(crate) fn maybe_id(row: &Row<'_>, column: usize) -> Result<Option<Id>> {
     if row.get_ref(column)? == rusqlite::types::ValueRef::Null {
         return Ok(None);
     }
     id(row, column).map(Some)
 }
 
-fn json<T: for<'de> serde::Deserialize<'de>>(row: &Row<'_>, column: usize) -> Result<T> {
+pub(crate) fn json<T: for<'de> serde::Deserialize<'de>>(row: &Row<'_>, column: usize) -> Result<T> {
     let text = row.get_ref(column)?.as_str().map_err(|error| unreadable(column, error))?;
     serde_json::from_str(text).map_err(|error| unreadable(column, error))
 }
 
-fn unreadable(
+pub(crate) fn unreadable(
     column: usize,
     error: impl std::error::Error + Send + Sync + 'static,
 ) -> rusqlite::Error {

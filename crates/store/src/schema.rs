@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The version of the state directory this program writes.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Length of the write-ahead log at which it is moved into the database. The
 /// first process after a quiet time reads the whole log, so a short log keeps
@@ -103,18 +103,47 @@ CREATE TABLE journal_salvaged (
 ) STRICT;
 ";
 
+/// What version 2 added. `apply.sandbox` may outlive what it names, and what
+/// is on its way is found without reading what is done.
+const TABLES_2: &str = "
+CREATE TABLE apply (
+    id          TEXT PRIMARY KEY NOT NULL,
+    state       TEXT NOT NULL,
+    root        BLOB NOT NULL,
+    stages      TEXT NOT NULL,
+    pid         INTEGER NOT NULL,
+    pid_start   INTEGER NOT NULL,
+    created_ms  INTEGER NOT NULL,
+    sandbox     TEXT,
+    seq         INTEGER,
+    undoes      TEXT,
+    undone_by   TEXT,
+    kept        INTEGER NOT NULL
+) STRICT;
+CREATE INDEX apply_unfinished ON apply(id) WHERE state NOT IN ('done', 'left');
+
+CREATE TABLE capture (
+    key         TEXT PRIMARY KEY NOT NULL,
+    layer       TEXT NOT NULL REFERENCES layer(id),
+    used_ms     INTEGER NOT NULL
+) STRICT;
+CREATE INDEX capture_layer ON capture(layer);
+";
+
 /// Fills the empty file at `path` with all tables.
 pub(crate) fn create(path: &Path) -> Result<Connection> {
     let conn = Connection::open(path)?;
     conn.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE;")?;
     conn.execute_batch(TABLES)?;
+    conn.execute_batch(TABLES_2)?;
     conn.execute("INSERT INTO head VALUES (1, 0, ?1)", [Record::GENESIS])?;
     conn.pragma_update(None, "user_version", FORMAT_VERSION)?;
     conn.execute_batch("COMMIT")?;
     Ok(conn)
 }
 
-/// Opens an existing database, refuses other versions, sets it up.
+/// Opens an existing database, brings an older one up to date, refuses newer
+/// ones, sets it up.
 ///
 /// Nothing is checked beyond the version: a command line opens the database
 /// in every command.
@@ -150,13 +179,31 @@ pub(crate) fn shorten_log(conn: &mut Connection, log: &Path, wait: Duration) -> 
 }
 
 fn check_version(conn: &Connection) -> Result<()> {
-    let found: u32 = conn.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    match found {
+    match version(conn)? {
         FORMAT_VERSION => Ok(()),
         0 => Err(StoreError::corrupt("it holds no fractal state")),
-        _ if found > FORMAT_VERSION => Err(StoreError::Newer { found, known: FORMAT_VERSION }),
-        _ => Err(StoreError::corrupt(format!("format {found} never existed"))),
+        found if found > FORMAT_VERSION => Err(StoreError::Newer { found, known: FORMAT_VERSION }),
+        _ => bring_up_to_date(conn),
     }
+}
+
+fn version(conn: &Connection) -> Result<u32> {
+    Ok(conn.query_row("PRAGMA user_version", [], |row| row.get(0))?)
+}
+
+/// Adds what later versions added, in one transaction.
+fn bring_up_to_date(conn: &Connection) -> Result<()> {
+    conn.execute_batch("PRAGMA synchronous = FULL; BEGIN IMMEDIATE")?;
+    // Another process may have been here while we waited for the lock.
+    let added = version(conn).and_then(|found| match found {
+        1 => {
+            conn.execute_batch(TABLES_2)?;
+            Ok(conn.pragma_update(None, "user_version", FORMAT_VERSION)?)
+        }
+        _ => Ok(()),
+    });
+    conn.execute_batch(if added.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+    added
 }
 
 /// Waits for a lock in short naps. SQLite's own handler sleeps up to 100 ms

@@ -1,6 +1,6 @@
 //! Looking for damage: slow, complete, and changing nothing.
 
-use crate::{Reads, Result, Store, StoreError, gc, journal, read};
+use crate::{ApplyState, Reads, Result, Store, StoreError, gc, journal, read};
 use fractal_model::Id;
 use rusqlite::Connection;
 use std::fmt;
@@ -38,7 +38,20 @@ pub enum Problem {
         /// The volume.
         volume: String,
     },
-    /// A layer's or volume's directory that no row knows; it is left in place.
+    /// A write into reality was begun and neither finished nor taken back.
+    Unfinished {
+        /// Its id.
+        apply: Id,
+        /// Where it works.
+        root: PathBuf,
+    },
+    /// What an undo would need is gone.
+    UndoDirectory {
+        /// The promotion.
+        apply: Id,
+    },
+    /// A directory of a layer, volume or undo that no row knows; it is left in
+    /// place.
     Unlisted {
         /// The directory.
         path: PathBuf,
@@ -60,6 +73,14 @@ impl fmt::Display for Problem {
             }
             Problem::VolumeDirectory { volume } => {
                 write!(f, "the directory of volume {volume} is missing")
+            }
+            Problem::Unfinished { apply, root } => write!(
+                f,
+                "promotion {apply} into {} could neither be finished nor taken back",
+                root.display()
+            ),
+            Problem::UndoDirectory { apply } => {
+                write!(f, "what an undo of {apply} needs is missing")
             }
             Problem::Unlisted { path } => {
                 write!(f, "{} belongs to nothing that is listed", path.display())
@@ -98,10 +119,28 @@ impl Store {
         let volumes = self.volumes()?.into_iter().map(|volume| volume.name);
         let gone = volumes.filter(|name| !self.volume_data(name).is_dir());
         problems.extend(gone.map(|name| Problem::VolumeDirectory { volume: name.to_string() }));
+        problems.extend(self.check_applies()?);
         let mut unlisted = self.ask(|conn| gc::unlisted(conn, &self.layers_dir()))?;
         unlisted.extend(self.ask(|conn| gc::unlisted_volumes(conn, &self.volumes_dir()))?);
+        unlisted.extend(self.ask(|conn| gc::unlisted_undos(conn, &self.undos_dir()))?);
         let old = unlisted.into_iter().filter(|path| gc::is_old(path));
         problems.extend(old.map(|path| Problem::Unlisted { path }));
+        Ok(problems)
+    }
+}
+
+impl Store {
+    /// One that somebody works on right now is no problem.
+    fn check_applies(&self) -> Result<Vec<Problem>> {
+        let mut problems = Vec::new();
+        for row in self.applies()? {
+            let over = matches!(row.state, ApplyState::Done | ApplyState::Left);
+            if !over && !row.worker.is_alive() {
+                problems.push(Problem::Unfinished { apply: row.id, root: row.root });
+            } else if over && row.kept && !self.undo_dir(row.id).is_dir() {
+                problems.push(Problem::UndoDirectory { apply: row.id });
+            }
+        }
         Ok(problems)
     }
 }
@@ -143,6 +182,7 @@ fn check_rows(conn: &Connection) -> Result<()> {
     read::many(conn, &layers, [], crate::LayerRow::read)?;
     plain.runs()?;
     plain.volumes()?;
+    plain.applies()?;
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 use crate::failure::Failure;
 use crate::session::{Session, unexpected};
-use crate::table::{columns, plain};
+use crate::table::{columns, plain, plural};
 use crate::time::stamp;
 use fractal::model::RecordBody;
 use fractal::{Action, Reply};
@@ -54,11 +54,24 @@ fn outcome(body: &RecordBody) -> String {
     if text("outcome").as_deref() == Some("lost") {
         return "lost: its process was killed".to_owned();
     }
+    if let Some(id) = text("undo") {
+        return written(&body.detail, &id, text("undoes"));
+    }
     let object = text("child_name").or(text("snapshot")).or(text("to")).or(text("volume"));
     match (text("verb"), object) {
         (Some(verb), Some(object)) => format!("{verb} {object}"),
         (_, Some(object)) => format!("ok: {object}"),
         _ => "ok".to_owned(),
+    }
+}
+
+/// A write into reality, with the id that takes it back.
+fn written(detail: &Value, id: &str, undoes: Option<String>) -> String {
+    let count = detail.get("applied").and_then(Value::as_u64).unwrap_or(0);
+    let paths = plural(usize::try_from(count).unwrap_or(usize::MAX), "path");
+    match undoes {
+        Some(undoes) => format!("{paths}, took back {undoes} (undo {id})"),
+        None => format!("{paths} (undo {id})"),
     }
 }
 
@@ -94,6 +107,8 @@ mod tests {
         check(json!({ "child_name": "left" }), "ok: left");
         check(json!({ "verb": "create", "volume": "notes" }), "create notes");
         check(json!({ "outcome": "lost" }), "lost: its process was killed");
+        check(json!({ "undo": "B", "applied": 3 }), "3 paths (undo B)");
+        check(json!({ "undo": "C", "undoes": "B", "applied": 1 }), "1 path, took back B (undo C)");
         check(Value::Null, "ok");
     }
 }

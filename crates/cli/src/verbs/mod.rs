@@ -10,14 +10,17 @@ mod enter;
 mod export;
 mod fork;
 mod gc;
+mod guard;
 mod help;
 mod import;
 mod list;
 mod log;
+mod promote;
 mod rollback;
 mod run;
 mod show;
 mod snapshot;
+mod undo;
 mod version;
 mod volume;
 
@@ -35,6 +38,9 @@ pub enum Verb {
     Snapshot(snapshot::Snapshot),
     Rollback(rollback::Rollback),
     Diff(diff::Diff),
+    Promote(promote::Promote),
+    Guard(guard::Guard),
+    Undo(undo::Undo),
     #[command(visible_alias = "ls")]
     List(list::List),
     Show(show::Show),
@@ -63,6 +69,9 @@ impl Verb {
             Verb::Snapshot(args) => args.call(session),
             Verb::Rollback(args) => args.call(session),
             Verb::Diff(args) => args.call(session),
+            Verb::Promote(args) => args.call(session),
+            Verb::Guard(args) => args.call(session),
+            Verb::Undo(args) => args.call(session),
             Verb::List(args) => args.call(session),
             Verb::Show(args) => args.call(session),
             Verb::Log(args) => args.call(session),

@@ -8,9 +8,40 @@
 //! whoever opens the state directory next goes back (before the decision) or
 //! on (after it): old or new, never between.
 
+mod back;
+mod content;
+mod disk;
+mod ground;
+pub(crate) mod inverse;
+mod keep;
+mod plan;
+mod recover;
+mod see;
+mod stage;
+mod survey;
+mod swap;
+#[cfg(test)]
+mod tests;
+mod trouble;
+mod work;
+
+pub(crate) use disk::Hook;
+pub(crate) use recover::recover;
+pub use see::see;
+
+use crate::Engine;
+use disk::Disk;
 use fractal_jail::layer::View;
-use fractal_model::{EntryKind, Id, RecordBody, Result, SandboxPath};
+use fractal_model::{Code, EntryKind, Error, Id, RecordBody, Result, SandboxPath};
+use fractal_store::{ApplyRow, ApplyState, StoreError, Worker, new_id, now_ms};
+use plan::{Head, Plan, Planned};
+use stage::Stager;
+use std::io::BufWriter;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use survey::Survey;
+use trouble::Trouble;
+use work::Work;
 
 /// One path of the host as it shall become.
 #[derive(Clone, Debug)]
@@ -98,4 +129,134 @@ pub struct Job<'a> {
 pub struct Done {
     /// The id for `undo`.
     pub undo: Id,
+}
+
+/// How long one write waits for another into the same directory.
+const WAIT: Duration = Duration::from_secs(3);
+
+/// Carries out a job completely or not at all. On an error the tree is as it
+/// was, but for what others wrote there meanwhile.
+pub fn apply(engine: &Engine, job: Job<'_>) -> Result<Done> {
+    carry_out(engine, job, None)
+}
+
+/// The same; with `undoes`, contents that stood in reality come back.
+pub(crate) fn carry_out(engine: &Engine, mut job: Job<'_>, undoes: Option<Id>) -> Result<Done> {
+    let disk = Disk::new(engine.fault_hook());
+    let survey = survey::survey(&mut job)?;
+    let row = begin(engine, &disk, &job, &survey, undoes)?;
+    let undo = row.id;
+    let mut work = lay_out(engine, &disk, row, job, survey)?;
+    let done = work.decide().and_then(|()| work.go_on()).and_then(|()| work.finish(false));
+    match done {
+        Ok(()) => Ok(Done { undo }),
+        Err(trouble) => Err(work.give_up(trouble, false)),
+    }
+}
+
+/// Notes who writes where, before the first byte. Another write into the same
+/// directory is waited for, and finished if its process died.
+fn begin(
+    engine: &Engine,
+    disk: &Disk,
+    job: &Job<'_>,
+    survey: &Survey,
+    undoes: Option<Id>,
+) -> Result<ApplyRow> {
+    let row = ApplyRow {
+        id: new_id(),
+        state: ApplyState::Staging,
+        root: job.root.clone(),
+        stages: survey.holders.iter().cloned().map(String::from).collect(),
+        worker: Worker::own(),
+        created_ms: now_ms(),
+        sandbox: job.record.sandbox,
+        seq: None,
+        undoes,
+        undone_by: None,
+        kept: true,
+    };
+    let start = Instant::now();
+    loop {
+        let inserted = disk.commit(|| match engine.store.transact(|tx| tx.insert_apply(&row)) {
+            Err(StoreError::Applying { .. }) if start.elapsed() < WAIT => Ok(false),
+            answer => answer.map(|()| true),
+        })?;
+        if inserted {
+            return Ok(row);
+        }
+        recover(engine)?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Stages everything and writes the plan. What fails here leaves nothing.
+fn lay_out<'e>(
+    engine: &'e Engine,
+    disk: &'e Disk,
+    row: ApplyRow,
+    job: Job<'_>,
+    survey: Survey,
+) -> Result<Work<'e>> {
+    match try_lay_out(engine, disk, &row, job, survey) {
+        Ok((survey_root, stages, plan)) => {
+            Ok(Work { engine, disk, row, root: survey_root, stages, plan })
+        }
+        Err(trouble) => Err(match recover::forget(engine, disk, &row) {
+            Ok(()) => trouble.into(),
+            Err(again) => recover::postponed(engine, &row, trouble, &again),
+        }),
+    }
+}
+
+fn try_lay_out(
+    engine: &Engine,
+    disk: &Disk,
+    row: &ApplyRow,
+    job: Job<'_>,
+    survey: Survey,
+) -> std::result::Result<(ground::Root, Vec<work::Stage>, Plan), Trouble> {
+    let undo_dir = engine.store.new_undo_dir(row.id).map_err(Error::from)?;
+    let stages = Work::make_stages(disk, row, &survey.root)?;
+    let mut stager = Stager::new(disk, job.view, row.undoes.is_some());
+    let mut steps = Vec::with_capacity(survey.steps.len());
+    for (number, (step, (path, stage))) in survey.steps.iter().zip(survey.places).enumerate() {
+        let new = stager.make(step, &stages[stage].dir, number)?;
+        steps.push(Planned { path, stage, old: step.old.clone(), new });
+    }
+    let plan = Plan { head: Head::new(steps.len(), job.record), steps };
+    let file = undo_dir.join("plan");
+    let write = || {
+        let file = std::fs::File::create_new(&file)?;
+        plan.write(&mut BufWriter::with_capacity(1 << 20, &file))
+    };
+    disk.write(write).map_err(|error| {
+        let message = format!("cannot write {}: {error}", file.display());
+        Error::new(trouble::code_of(&error), message).hint("run `fractal gc`, or free space there")
+    })?;
+    Ok((survey.root, stages, plan))
+}
+
+impl Work<'_> {
+    /// The decision: what is staged and the plan are on disk, and from this
+    /// row on a crash means going on instead of going back.
+    fn decide(&mut self) -> std::result::Result<(), Trouble> {
+        self.sync()?;
+        let (store, row) = (&self.engine.store, &self.row);
+        self.disk.commit(|| {
+            let swapping = ApplyState::Swapping;
+            store.transact(|tx| tx.set_apply_state(row.id, row.worker, swapping))
+        })?;
+        self.row.state = ApplyState::Swapping;
+        Ok(())
+    }
+}
+
+/// The error of a write that was neither finished nor taken back.
+pub(crate) fn unfinished(error: Error, why: &Error) -> Error {
+    let message = format!(
+        "{}; taking back what was done failed as well ({}), which the next command tries again",
+        error.message, why.message
+    );
+    Error::new(Code::Internal, message).hint("run `fractal doctor` when the cause is gone")
 }

@@ -49,7 +49,7 @@ fn find_all(engine: &Engine, caller: &Caller, names: &[String]) -> Result<Vec<Sa
 
 /// The evidence of a sandbox as it is now.
 fn look(engine: &Engine, caller: &Caller, row: &SandboxRow, judging: &Judging) -> Result<Done> {
-    let measured = measure(engine, row)?;
+    let measured = measure(engine, caller, row)?;
     let budget = Budget::default();
     let checking = Checking::new(engine, caller, &row.name, &budget)?.repeating(judging.repeat);
     let checks: Vec<CheckReport> =

@@ -8,6 +8,7 @@ pub mod drop;
 pub mod export;
 pub mod fork;
 pub mod gc;
+pub mod guard;
 pub mod import;
 pub mod list;
 pub mod log;

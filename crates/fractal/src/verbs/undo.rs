@@ -1,7 +1,15 @@
 //! `undo`: take a promotion back, with the same care.
+//!
+//! An undo is a write into reality like a promotion, with its own id, so it
+//! can be taken back itself.
 
-use crate::{Caller, Engine};
-use fractal_model::{Code, Error, PromoteReply, Result};
+use crate::apply::inverse::{Inverse, inverse};
+use crate::apply::{Job, Step, carry_out};
+use crate::{Caller, Engine, record};
+use fractal_model::{Applied, ChangeKind, Code, Error, PromoteReply, RecordBody, Result, Verdict};
+use fractal_store::{ApplyRow, ApplyState, Reads};
+use serde_json::json;
+use std::path::Path;
 
 pub fn undo(
     engine: &Engine,
@@ -9,6 +17,120 @@ pub fn undo(
     promotion: Option<&str>,
     dry_run: bool,
 ) -> Result<PromoteReply> {
-    let _ = (engine, caller, promotion, dry_run);
-    Err(Error::new(Code::Unsupported, "not in this build yet"))
+    let rows = engine.store.applies()?;
+    let row = match promotion {
+        Some(text) => named(&rows, text)?,
+        None => latest(&rows, &caller.directory)?,
+    };
+    require_undoable(row)?;
+    let inverse = inverse(engine, row)?;
+    let record = body(caller, row, &inverse);
+    let mut reply = reply(&inverse);
+    if !inverse.conflicts.is_empty() || dry_run {
+        return Ok(reply);
+    }
+    let job = Job { root: row.root.clone(), steps: inverse.steps, view: None, record };
+    reply.undo = Some(carry_out(engine, job, Some(row.id))?.undo);
+    reply.verdict = if reply.applied.is_empty() { Verdict::Nothing } else { Verdict::Applied };
+    Ok(reply)
+}
+
+/// By its id, or by the beginning of it if there is only one such.
+fn named<'r>(rows: &'r [ApplyRow], text: &str) -> Result<&'r ApplyRow> {
+    const CHARS_MIN: usize = 6;
+    let upper = text.to_ascii_uppercase();
+    let mut matching = rows.iter().filter(|row| row.id.as_str().starts_with(&upper));
+    match (matching.next(), matching.next()) {
+        (Some(row), None) if upper.len() >= CHARS_MIN => Ok(row),
+        (Some(_), Some(_)) => {
+            Err(Error::invalid(format!("several promotions begin with `{}`", text.escape_debug()))
+                .hint("`fractal log` shows them; give the whole id"))
+        }
+        _ => Err(Error::not_found(format!("there is no promotion `{}`", text.escape_debug()))
+            .hint("`fractal log` shows them with their ids")),
+    }
+}
+
+/// The latest promotion that concerns a directory and still stands. An undo
+/// is passed over; what took an undo back counts as a promotion again.
+fn latest<'r>(rows: &'r [ApplyRow], directory: &Path) -> Result<&'r ApplyRow> {
+    let stands = |row: &&ApplyRow| {
+        row.state == ApplyState::Done && row.undone_by.is_none() && is_promotion(rows, row)
+    };
+    let mut here = rows.iter().filter(|row| directory.starts_with(&row.root));
+    here.find(stands).ok_or_else(|| {
+        let directory = directory.display();
+        Error::not_found(format!("there is no promotion to take back in {directory}"))
+            .hint("`fractal log` shows all of them; `fractal undo ID` takes one back")
+    })
+}
+
+fn is_promotion(rows: &[ApplyRow], row: &ApplyRow) -> bool {
+    let mut undone = row.undoes;
+    let mut promotes = true;
+    // Rows come newest first and point to older ones, so this ends.
+    while let Some(id) = undone {
+        promotes = !promotes;
+        undone = rows.iter().find(|row| row.id == id).and_then(|row| row.undoes);
+    }
+    promotes
+}
+
+fn require_undoable(row: &ApplyRow) -> Result<()> {
+    let id = row.id;
+    match (row.state, row.undone_by, row.kept) {
+        (ApplyState::Done | ApplyState::Sweeping, None, true) => Ok(()),
+        (ApplyState::Done | ApplyState::Sweeping, Some(by), _) => {
+            Err(Error::not_found(format!("{id} was taken back already"))
+                .hint(format!("`fractal undo {by}` brings it again")))
+        }
+        (ApplyState::Done | ApplyState::Sweeping, None, false) => {
+            Err(Error::not_found(format!("what stood there before {id} is no longer kept"))
+                .hint("`fractal gc --undo` removed it; `fractal log` shows later promotions"))
+        }
+        (ApplyState::Left, ..) => {
+            Err(Error::not_found(format!("{id} was taken back when it could not be finished"))
+                .hint("`fractal log` shows the promotions"))
+        }
+        _ => Err(Error::new(Code::Busy, format!("{id} is not finished yet"))
+            .hint("try again; `fractal doctor` says if it is stuck")),
+    }
+}
+
+fn body(caller: &Caller, row: &ApplyRow, inverse: &Inverse) -> RecordBody {
+    let of = &inverse.record;
+    RecordBody {
+        sandbox: of.sandbox,
+        name: of.name.clone(),
+        detail: json!({ "undoes": row.id }),
+        ..record(caller, "undo", None)
+    }
+}
+
+fn reply(inverse: &Inverse) -> PromoteReply {
+    let conflicts = inverse.conflicts.clone();
+    PromoteReply {
+        sandbox: inverse.record.name.clone(),
+        stage: "reality".to_owned(),
+        verdict: if conflicts.is_empty() { Verdict::Planned } else { Verdict::Conflict },
+        applied: if conflicts.is_empty() { applied(&inverse.steps) } else { Vec::new() },
+        conflicts,
+        undo: None,
+        checks: Vec::new(),
+        left_out: Vec::new(),
+        autorun: Vec::new(),
+        made: None,
+        notes: Vec::new(),
+    }
+}
+
+fn applied(steps: &[Step]) -> Vec<Applied> {
+    let kind = |step: &Step| match (&step.old, &step.new) {
+        (None, _) => ChangeKind::Added,
+        (Some(_), None) => ChangeKind::Deleted,
+        (Some(_), Some(_)) => ChangeKind::Modified,
+    };
+    let applied =
+        |step: &Step| Applied { path: step.path.to_string(), kind: kind(step), merged: false };
+    steps.iter().map(applied).collect()
 }

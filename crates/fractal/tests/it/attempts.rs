@@ -204,8 +204,6 @@ fn requests_that_make_no_sense_run_nothing() {
     refused(ask(&[("a", "true"), ("a", "true")], &[]), Code::Invalid, "two attempts `a`");
     let twice = [check("t", "true"), check("t", "true")];
     refused(ask(&[("a", "true")], &twice), Code::Invalid, "two checks `t`");
-    let frozen = Try { base: BaseKind::Frozen, ..ask(&[("a", "true")], &[]) };
-    refused(frozen, Code::Unsupported, "frozen");
     let mut missing = ask(&[("a", "true"), ("b", "true")], &[]);
     missing.run.template = Some("nothing".into());
     refused(missing, Code::NotFound, "no template");
@@ -245,8 +243,10 @@ fn what_happens_is_told_on_the_way() {
 #[test]
 fn the_project_counts_and_nothing_else() {
     let world = World::new();
-    std::fs::create_dir(world.project().join(".git")).unwrap();
-    let script = "echo 1 > .git/index; echo 1 > ../outside; mkdir d; printf '1\\n2\\n3\\n' > d/f";
+    let git = std::process::Command::new("git").arg("init").current_dir(world.project()).output();
+    assert!(git.unwrap().status.success());
+    std::fs::write(world.project().join(".gitignore"), "*.o\n").unwrap();
+    let script = "echo 1 > .git/index; seq 99 > a.o; echo 1 > ../outside; mkdir d; printf '1\\n2\\n3\\n' > d/f";
     let reply = try_all(&world, ask(&[("a", script)], &[])).unwrap();
     assert_eq!((reply.attempts[0].files_changed, reply.attempts[0].lines_changed), (1, 3));
 }
@@ -264,6 +264,26 @@ fn edits_outside_meanwhile_are_counted() {
     let reply =
         world.engine.try_with(&world.caller, ask(&[("a", "echo > x")], &[]), &watch).unwrap();
     assert_eq!(reply.base.behind, 1);
+}
+
+#[test]
+fn on_a_frozen_base_attempts_see_no_edits_outside() {
+    let world = World::new();
+    let file = world.project().join("edited");
+    std::fs::write(&file, "old").unwrap();
+    let watch = |progress: Progress<'_>| {
+        if let Progress::Finished(report) = progress {
+            std::fs::write(&file, &report.name).unwrap();
+        }
+    };
+    let list = [("a", "cat edited > seen"), ("b", "cat edited > seen")];
+    let mut asked = ask(&list, &[check("old", "grep old seen edited")]);
+    (asked.base, asked.jobs) = (BaseKind::Frozen, Some(1));
+    let reply = world.engine.try_with(&world.caller, asked, &watch).unwrap();
+    assert_eq!((reply.base.kind, reply.base.behind), (BaseKind::Frozen, 1));
+    // The second one was forked after the edit.
+    assert_eq!((named(&reply, "a").rank, named(&reply, "b").rank), (Some(1), Some(1)));
+    assert_eq!(world.list().len(), 2);
 }
 
 #[test]

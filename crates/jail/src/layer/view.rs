@@ -30,6 +30,31 @@ pub struct DirEntry {
     pub entry: Entry,
 }
 
+/// A directory of a view that stays open between two looks into it.
+pub struct Folder<'v> {
+    view: &'v View,
+    dir: Dir,
+}
+
+impl Folder<'_> {
+    /// Opens one of its regular files for reading; everything else is refused.
+    pub fn open_file(&self, name: &[u8]) -> Result<File> {
+        let path = || self.dir.path.join(name).unwrap_or_default();
+        let fail = |errno| LayerError::io("open", path(), errno);
+        let not_a_file = || LayerError::Kind { path: path(), wanted: "regular file" };
+        let name = CString::new(name).map_err(|_| fail(Errno::INVAL))?;
+        match self.dir.find(self.view, &name, 0).map_err(fail)? {
+            Found::Absent | Found::Whiteout => Err(LayerError::NotFound { path: path() }),
+            Found::Entry(entry, _) if entry.kind != EntryKind::File => Err(not_a_file()),
+            Found::Entry(_, at) => match self.dir.open_file(&name, at) {
+                // Swapped for something else since we looked.
+                Err(Errno::INVAL | Errno::LOOP | Errno::NXIO) => Err(not_a_file()),
+                answer => answer.map_err(fail),
+            },
+        }
+    }
+}
+
 /// Names that `read_dir` is willing to hold in memory.
 const READ_DIR_MAX: u64 = 2_000_000;
 
@@ -83,20 +108,19 @@ impl View {
 
     /// Opens a regular file for reading; everything else is refused.
     pub fn open_file(&self, path: &SandboxPath) -> Result<File> {
-        let fail = |errno| LayerError::io("open", path, errno);
         let missing = || LayerError::NotFound { path: path.clone() };
-        let not_a_file = || LayerError::Kind { path: path.clone(), wanted: "regular file" };
-        let (parent, name) = split(path).ok_or_else(not_a_file)?;
-        let dir = self.dir(&parent).map_err(fail)?.ok_or_else(missing)?;
-        match dir.find(self, &name, 0).map_err(fail)? {
-            Found::Absent | Found::Whiteout => Err(missing()),
-            Found::Entry(entry, _) if entry.kind != EntryKind::File => Err(not_a_file()),
-            Found::Entry(_, at) => match dir.open_file(&name, at) {
-                // Swapped for something else since we looked.
-                Err(Errno::INVAL | Errno::LOOP | Errno::NXIO) => Err(not_a_file()),
-                answer => answer.map_err(fail),
-            },
-        }
+        let (parent, name) = path
+            .parent()
+            .zip(path.components().last())
+            .ok_or_else(|| LayerError::Kind { path: path.clone(), wanted: "regular file" })?;
+        self.folder(&parent)?.ok_or_else(missing)?.open_file(name)
+    }
+
+    /// A directory to open many files of; `None` when something else or
+    /// nothing stands there.
+    pub fn folder(&self, path: &SandboxPath) -> Result<Option<Folder<'_>>> {
+        let dir = self.dir(path).map_err(|errno| LayerError::io("open", path, errno))?;
+        Ok(dir.map(|dir| Folder { view: self, dir }))
     }
 
     /// The directory at a path; `None` when something else or nothing stands

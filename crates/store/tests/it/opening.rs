@@ -67,7 +67,7 @@ fn a_home_made_by_a_newer_fractal_is_refused_and_left_alone() {
     drop(conn);
     for error in [Store::open(home.path()).err(), Store::repair(home.path()).err()] {
         let error = error.expect("a newer format is refused");
-        assert!(matches!(error, StoreError::Newer { found: 7, known: 1 }), "{error:?}");
+        assert!(matches!(error, StoreError::Newer { found: 8, known: 2 }), "{error:?}");
         let error = Error::from(error);
         assert_eq!(error.code, Code::Unsupported);
         assert!(error.message.contains("newer fractal"), "{}", error.message);

@@ -1,16 +1,17 @@
-//! How much a sandbox changed in its own directory, and what it made of each
-//! file there.
+//! How much a sandbox changed, and what it made of each file.
 //!
-//! Changes elsewhere on the machine (caches, temporary files) and inside
-//! `.git` are not what attempts are compared by.
+//! What counts is what a promotion would bring: neither caches elsewhere on
+//! the machine, nor what git ignores, nor git's own files are what attempts
+//! are compared by.
 
-use crate::Engine;
 use crate::patch::{Amount, PatchOptions, blob_id, write_patch};
 use crate::verbs::diff;
+use crate::verbs::promote::choose::choose;
 use crate::view::path_of;
+use crate::{Caller, Engine};
 use fractal_jail::layer::View;
 use fractal_model::rank::Changed;
-use fractal_model::{Change, Overlap, Result, SandboxPath};
+use fractal_model::{Change, Overlap, Promote, Result, SandboxPath};
 use fractal_store::SandboxRow;
 use std::collections::BTreeMap;
 
@@ -28,8 +29,9 @@ pub struct Measured {
     pub changed: Changed,
 }
 
-pub fn measure(engine: &Engine, row: &SandboxRow) -> Result<Measured> {
+pub fn measure(engine: &Engine, caller: &Caller, row: &SandboxRow) -> Result<Measured> {
     let (views, changes) = diff::changes(engine, row, None)?;
+    let changes = choose(engine, caller, row, &Promote::default(), changes)?.changes;
     let (base, top) = (views.base(), views.top());
     let (root, options) = (path_of(&row.directory)?, options());
     let stat = write_patch(&mut std::io::sink(), &changes, &base, &top, &root, &options)?;

@@ -14,7 +14,7 @@ use crate::{Caller, Engine, RunIo, living, record, stale};
 use fractal_jail::Input;
 use fractal_model::rank::{self, Changed, Evidence, Order, Ranking};
 use fractal_model::{
-    AttemptReport, BaseReport, CheckReport, Error, RankBy, Result, Run, Try, TryReply,
+    AttemptReport, BaseKind, BaseReport, CheckReport, Error, RankBy, Result, Run, Try, TryReply,
 };
 use fractal_store::{Reads, SandboxRow, now_ms};
 use plan::Plan;
@@ -65,13 +65,18 @@ pub fn try_all(engine: &Engine, caller: &Caller, asked: Try, watch: Watch<'_>) -
     let plan = Plan::new(engine, caller, asked)?;
     let budget = Budget::of_ms(plan.budget_ms);
     let work = Work { engine, caller, plan: &plan, budget: &budget, watch };
+    if plan.run.base == BaseKind::Frozen {
+        work.make_base()?;
+    }
     let (mut done, checks) = carry_out(&work);
+    work.drop_base()?;
     if let Some(error) = all_refused(&mut done) {
         return Err(error);
     }
     let order = in_order(engine, caller, &plan.judging.ranking, &done)
         .map_err(|error| still_there(error, &done))?;
     let mut reply = answer(done, order, checks);
+    reply.base.kind = plan.run.base;
     reply.base.behind = behind(engine, caller, &reply)?;
     if budget.is_spent() {
         reply.notes.push("the budget was used up".to_owned());
@@ -110,7 +115,11 @@ fn worker(work: &Work<'_>, next: &AtomicUsize, send: &Sender<Over>) {
         let over = match next.fetch_add(1, Ordering::Relaxed) {
             index if index < count => Over::Attempt(index, Box::new(work.attempt(index))),
             index if index == count && !work.plan.judging.checks.is_empty() => {
-                Over::Base(if work.budget.is_called_off() { Ok(Vec::new()) } else { work.base() })
+                Over::Base(if work.budget.is_called_off() {
+                    Ok(Vec::new())
+                } else {
+                    work.check_base()
+                })
             }
             _ => return,
         };

@@ -3,7 +3,7 @@
 
 use crate::{Caller, Engine};
 use fractal_model::rank::Ranking;
-use fractal_model::{Attempt, BaseKind, Check, Code, Criterion, Error, Name, Result, Run, Try};
+use fractal_model::{Attempt, Check, Code, Criterion, Error, Name, Result, Run, Try};
 use fractal_store::{Reads, new_id};
 use std::collections::BTreeSet;
 
@@ -76,13 +76,6 @@ pub struct Judged<'a> {
 
 impl Plan {
     pub fn new(engine: &Engine, caller: &Caller, asked: Try) -> Result<Plan> {
-        if asked.base == BaseKind::Frozen {
-            return Err(Error::new(
-                Code::Unsupported,
-                "attempts cannot stand on a frozen base yet",
-            )
-            .hint("leave `--base frozen` out; what changes outside meanwhile is reported"));
-        }
         let judging = Judging::new(
             caller,
             Judged {
@@ -116,7 +109,7 @@ impl Plan {
                     command,
                 })
                 .collect(),
-            run: asked.run,
+            run: Run { base: asked.base, ..asked.run },
         })
     }
 }

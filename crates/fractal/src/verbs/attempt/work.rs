@@ -5,12 +5,13 @@ use super::plan::{Judging, Plan, Planned};
 use super::{Done, Progress, Watch};
 use crate::budget::Budget;
 use crate::check::{Checking, tail};
-use crate::verbs::{drop, run};
+use crate::verbs::{drop, fork, run};
 use crate::{Caller, Engine, RunIo};
 use fractal_model::{
-    AttemptReport, CheckReport, Error, Limits, Outcome, Policy, Result, Run, RunReply, Usage,
+    AttemptReport, BaseKind, CheckReport, Error, Limits, Outcome, Policy, Result, Run, RunReply,
+    Usage,
 };
-use fractal_store::SandboxRow;
+use fractal_store::{Reads, SandboxRow};
 
 /// What all attempts of a `try` share.
 pub struct Work<'a> {
@@ -59,7 +60,7 @@ impl Work<'_> {
         if self.budget.is_called_off() {
             return self.cancelled(planned, &row);
         }
-        match measure(self.engine, &row) {
+        match measure(self.engine, self.caller, &row) {
             Ok(measured) => done.measured(measured),
             Err(error) => done.notes.push(format!("{}: {error}", planned.name)),
         }
@@ -114,10 +115,11 @@ impl Work<'_> {
             time_ms: own.into_iter().chain(self.budget.left_ms()).min(),
             ..like.ask.limits.clone()
         };
+        let forked = self.fork_base(planned)?;
         let run = Run {
             command: planned.command.clone(),
-            name: Some(planned.sandbox.clone()),
-            sandbox: None,
+            name: (!forked).then(|| planned.sandbox.clone()),
+            sandbox: forked.then(|| planned.sandbox.clone()),
             discard: false,
             ask: Policy { limits, ..like.ask.clone() },
             ..like.clone()
@@ -125,25 +127,48 @@ impl Work<'_> {
         run::run(self.engine, self.caller, run, RunIo::captured())
     }
 
-    /// What the checks say about the untouched base, in a fork that is gone
-    /// afterwards.
-    pub fn base(&self) -> Result<Vec<CheckReport>> {
-        (self.watch)(Progress::Base);
-        let made = Planned {
+    /// On a frozen base all attempts stand on the very same one: they are
+    /// forks of the fork that holds it. That one is dropped in the end, and
+    /// who has lost its parent is a child of reality.
+    fn fork_base(&self, planned: &Planned) -> Result<bool> {
+        let base = &self.plan.base_name;
+        if self.plan.run.base != BaseKind::Frozen || planned.sandbox == *base {
+            return Ok(false);
+        }
+        let asked = fork::Asked { ask: &Policy::default(), network: None, ttl_ms: None };
+        fork::fork(self.engine, self.caller, Some(base), Some(&planned.sandbox), &asked)?;
+        Ok(true)
+    }
+
+    /// Makes the fork that holds the untouched base. For a frozen base that
+    /// copies the project, once for all attempts.
+    pub fn make_base(&self) -> Result<()> {
+        let base = Planned {
             name: String::new(),
             command: vec!["true".to_owned()],
             sandbox: self.plan.base_name.clone(),
         };
-        self.run(&made, &self.plan.run)?;
-        let checked =
-            Checking::new(self.engine, self.caller, &made.sandbox, self.budget).map(|c| {
-                let checking = c.repeating(self.plan.judging.repeat).like(&self.plan.run);
-                let checks = self.plan.judging.checks.iter();
-                checks.map(|check| checking.report(check)).collect()
-            });
-        let row = self.engine.find(self.caller, Some(&made.sandbox))?;
-        drop::drop_row(self.engine, self.caller, &row)?;
-        checked
+        self.run(&base, &self.plan.run).map(|_| ())
+    }
+
+    /// What the checks say about the untouched base.
+    pub fn check_base(&self) -> Result<Vec<CheckReport>> {
+        (self.watch)(Progress::Base);
+        let name = &self.plan.base_name;
+        if self.engine.store.sandbox_named(name)?.is_none() {
+            self.make_base()?;
+        }
+        let checking = Checking::new(self.engine, self.caller, name, self.budget)?;
+        let checking = checking.repeating(self.plan.judging.repeat).like(&self.plan.run);
+        Ok(self.plan.judging.checks.iter().map(|check| checking.report(check)).collect())
+    }
+
+    /// Forgets the fork of the base.
+    pub fn drop_base(&self) -> Result<()> {
+        match self.engine.store.sandbox_named(&self.plan.base_name)? {
+            Some(row) => drop::drop_row(self.engine, self.caller, &row),
+            None => Ok(()),
+        }
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::super::seal;
 use super::place::Place;
-use crate::{Engine, insert_layer, template};
+use crate::{Engine, capture, insert_layer, template};
 use fractal_jail::Living;
-use fractal_model::{Code, Error, Id, MountSource, Result, Tier};
-use fractal_store::{Reads, RunRow, SandboxRow, Tx, now_ms, process_start};
+use fractal_model::{BaseKind, Code, Error, Id, MountSource, Result, Tier};
+use fractal_store::{Reads, RunRow, SandboxRow, Tx, new_id, now_ms, process_start};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -61,13 +61,13 @@ fn claim_new(engine: &Engine, place: &mut Place) -> Result<()> {
                 row.name
             )));
     }
-    super::copied::freeze(engine, place)?;
+    let made = freeze(engine, place)?;
     let row = &place.row;
     store.new_layer_dir(row.top)?;
     prepare_scratch(engine, row)?;
     let living = living_row(place);
     let inserted = store.transact_relaxed(|tx| {
-        if let Some(base) = row.base {
+        if let Some(base) = made {
             insert_layer(tx, base, None)?;
             tx.seal_layer(base, 0)?;
         }
@@ -77,10 +77,24 @@ fn claim_new(engine: &Engine, place: &mut Place) -> Result<()> {
     });
     if let Err(error) = inserted {
         let _ = store.discard_layer(row.top);
-        row.base.into_iter().for_each(|base| drop(store.discard_layer(base)));
+        made.into_iter().for_each(|base| drop(store.discard_layer(base)));
         return Err(error.into());
     }
     Ok(store.dirty_layer(row.top, &label(place.run_id))?)
+}
+
+/// Gives a new sandbox a base of its own, where it is to have one; returns the
+/// layer if it is in no table yet.
+fn freeze(engine: &Engine, place: &mut Place) -> Result<Option<Id>> {
+    if place.tier == Tier::Copied {
+        return super::copied::freeze(engine, place).map(Some);
+    }
+    if place.base == BaseKind::Frozen {
+        place.row.base = Some(capture::capture(engine, &place.row)?);
+        // Ids grow with time, and what stands on a layer is younger than it.
+        place.row.top = new_id();
+    }
+    Ok(None)
 }
 
 /// Seals what the parent holds now and puts an empty top on it, in one

@@ -5,7 +5,7 @@ use crate::template::Template;
 use crate::{Caller, Engine, environment, names, stale};
 use fractal_jail::Living;
 use fractal_model::{
-    Code, Error, Id, Limits, MountSource, Name, Network, Policy, Result, Run, Tier, Wider,
+    BaseKind, Code, Error, Id, Limits, MountSource, Name, Network, Policy, Result, Run, Tier, Wider,
 };
 use fractal_store::{SandboxRow, new_id, now_ms};
 use std::path::PathBuf;
@@ -25,6 +25,8 @@ pub(super) struct Place {
     pub is_new: bool,
     /// The sandbox that a throw-away run stands on, where it is not reality.
     pub parent: Option<SandboxRow>,
+    /// What a new sandbox is to stand on.
+    pub base: BaseKind,
     /// The top lives in memory and the sandbox in no table.
     pub in_memory: Option<u64>,
 }
@@ -104,6 +106,7 @@ fn decide_existing(engine: &Engine, caller: &Caller, run: &Run, selector: &str) 
         template,
         is_new: false,
         parent: None,
+        base: BaseKind::Live,
         in_memory: None,
     })
 }
@@ -117,7 +120,8 @@ fn decide_new(engine: &Engine, caller: &Caller, run: &Run) -> Result<Place> {
     let policy = policy.meet(&for_one_run(caller, run, Some(&template))?).meet(&caller.policy);
     let tier = choose_tier(engine, &policy)?;
     // A copy is a directory on disk.
-    let in_memory = memory_for(run, &template, &policy).filter(|_| tier != Tier::Copied);
+    let on_disk = tier == Tier::Copied || run.base == BaseKind::Frozen;
+    let in_memory = memory_for(run, &template, &policy).filter(|_| !on_disk);
     Ok(Place {
         row,
         run_id: new_id(),
@@ -127,6 +131,7 @@ fn decide_new(engine: &Engine, caller: &Caller, run: &Run) -> Result<Place> {
         template: Some(template),
         is_new: true,
         parent: None,
+        base: run.base,
         in_memory,
     })
 }

@@ -1,0 +1,66 @@
+use crate::failure::Failure;
+use crate::session::{Session, unexpected};
+use crate::table::{plain, plural};
+use fractal::model::{PromoteReply, Verdict};
+use fractal::{Action, Code, Reply};
+
+/// Take a promotion back
+///
+/// Puts back what stood in the directory before the promotion, byte for byte.
+/// A file that was edited since is a conflict: then every such file is named
+/// and nothing is written. Without an id it takes back the latest promotion of
+/// this directory that still stands. An undo can itself be undone by its id.
+#[derive(clap::Args)]
+pub struct Undo {
+    /// The promotion's id, or the beginning of it (`fractal log` shows them)
+    #[arg(value_name = "ID")]
+    promotion: Option<String>,
+    /// Say what would be put back and write nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Undo {
+    pub fn call(self, session: &Session) -> Result<u8, Failure> {
+        let action = Action::Undo { promotion: self.promotion, dry_run: self.dry_run };
+        let Reply::Promote(reply) = session.apply(action)? else { return Err(unexpected()) };
+        let status = match reply.verdict {
+            Verdict::Conflict => Code::Conflict.exit_status(),
+            _ => 0,
+        };
+        if session.json {
+            session.print_json(&reply)?;
+            return Ok(status);
+        }
+        session.print(&lines(&reply))?;
+        session.note(&closing(&reply));
+        Ok(status)
+    }
+}
+
+/// One line per path: what happened to it, or why nothing did.
+fn lines(reply: &PromoteReply) -> String {
+    let conflict = |clash: &fractal::model::Conflict| {
+        format!("C {}  {}\n", plain(&clash.path), plain(&clash.why))
+    };
+    let applied = |applied: &fractal::model::Applied| {
+        format!("{} {}\n", applied.kind.letter(), plain(&applied.path))
+    };
+    let conflicts = reply.conflicts.iter().map(conflict);
+    conflicts.chain(reply.applied.iter().map(applied)).collect()
+}
+
+fn closing(reply: &PromoteReply) -> String {
+    let of = reply.sandbox.as_deref().map_or(String::new(), |name| format!(" of {}", plain(name)));
+    let paths = plural(reply.applied.len(), "path");
+    let id = reply.undo.map(|id| id.to_string()).unwrap_or_default();
+    match reply.verdict {
+        Verdict::Conflict => format!(
+            "{} changed since the promotion{of}; nothing was written",
+            plural(reply.conflicts.len(), "path")
+        ),
+        Verdict::Planned => format!("would put back {paths}{of}"),
+        Verdict::Nothing => format!("everything{of} was back already"),
+        _ => format!("took back {paths}{of} (fractal undo {id} brings them again)"),
+    }
+}

@@ -1,0 +1,90 @@
+//! What stands at a path of the host, read without following a link.
+
+use super::Seen;
+use super::ground::open_beneath;
+use fractal_model::{EntryKind, Error, Result, SandboxPath};
+use rustix::fd::AsFd;
+use rustix::fs::{AtFlags, CWD, FileType, OFlags, Stat};
+use rustix::io::Errno;
+use std::ffi::CStr;
+use std::io;
+
+/// What stands at a path of the host. A path through a link does not exist.
+pub fn see(path: &SandboxPath) -> Result<Option<Seen>> {
+    let fail = |error: io::Error| Error::denied(format!("cannot look at {path}: {error}"));
+    let root = rustix::fs::openat(
+        CWD,
+        c"/",
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    )
+    .map_err(|errno| fail(errno.into()))?;
+    let Some((parent, name)) = path.parent().zip(path.components().last()) else {
+        return seen_at(&root, c".").map_err(fail);
+    };
+    match open_beneath(&root, parent.relative()) {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(errno) => Err(fail(errno.into())),
+        Ok(parent) => seen_at(&parent, &super::ground::c_name(name)).map_err(fail),
+    }
+}
+
+/// What stands at a name of an open directory.
+pub(crate) fn seen_at(dir: impl AsFd, name: &CStr) -> io::Result<Option<Seen>> {
+    Ok(stat_at(dir, name)?.map(|stat| Seen::of(&stat)))
+}
+
+pub(super) fn stat_at(dir: impl AsFd, name: &CStr) -> io::Result<Option<Stat>> {
+    match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+impl Seen {
+    /// Reads a status.
+    pub(crate) fn of(stat: &Stat) -> Seen {
+        Seen {
+            kind: kind_of(stat),
+            mode: stat.st_mode & 0o7777,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            mtime_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+            ctime_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
+            inode: (stat.st_dev, stat.st_ino),
+        }
+    }
+
+    /// Whether nobody touched it since. Of a directory only what it is counts:
+    /// its size and times follow its entries, which are looked at themselves.
+    pub(super) fn is_untouched(&self, now: &Seen) -> bool {
+        self.is_same_but_moved(now)
+            && (self.kind == EntryKind::Directory || self.ctime_ns == now.ctime_ns)
+    }
+
+    /// The same after a rename, which changes `ctime`.
+    pub(super) fn is_same_but_moved(&self, now: &Seen) -> bool {
+        let content = (self.size, self.mtime_ns) == (now.size, now.mtime_ns);
+        self.inode == now.inode
+            && self.kind == now.kind
+            && (self.mode, self.uid, self.gid) == (now.mode, now.uid, now.gid)
+            && (self.kind == EntryKind::Directory || content)
+    }
+}
+
+fn kind_of(stat: &Stat) -> EntryKind {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => EntryKind::File,
+        FileType::Directory => EntryKind::Directory,
+        FileType::Symlink => EntryKind::Symlink,
+        _ => EntryKind::Special,
+    }
+}
+
+/// Saturates: a file may carry a time that no 64-bit count of nanoseconds holds.
+fn nanoseconds(seconds: impl Into<i64>, nanoseconds: impl TryInto<i64>) -> i64 {
+    let part = nanoseconds.try_into().unwrap_or(0);
+    seconds.into().saturating_mul(1_000_000_000).saturating_add(part)
+}

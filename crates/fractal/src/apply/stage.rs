@@ -1,0 +1,227 @@
+//! Laying out what shall stand in reality, beside it and out of sight.
+//!
+//! Each entry is complete when it is done: content, owner, attributes, mode
+//! and time. Contents come from hostile layers and are read through
+//! [`fractal_jail::layer`] alone. Directories are staged empty; their entries
+//! are staged beside them and follow when the directory stands in its place.
+
+use super::content::{self, Attributes};
+use super::disk::{At, Disk, Owner};
+use super::ground::c_name;
+use super::plan::{Bytes, Made};
+use super::see::seen_at;
+use super::trouble::Trouble;
+use super::{Content, New, Seen, Step, What};
+use fractal_jail::layer::{Folder, View};
+use fractal_model::{EntryKind, Error, SandboxPath};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Where contents come from and how much of what they say is believed.
+pub(super) struct Stager<'a> {
+    pub disk: &'a Disk,
+    pub view: Option<&'a View>,
+    /// Whether the entries stood in reality before: then they come back with
+    /// everything, special mode bits and foreign attributes included.
+    pub trusted: bool,
+    folder: Option<(SandboxPath, Folder<'a>)>,
+}
+
+impl<'a> Stager<'a> {
+    pub fn new(disk: &'a Disk, view: Option<&'a View>, trusted: bool) -> Stager<'a> {
+        Stager { disk, view, trusted, folder: None }
+    }
+
+    /// Makes what a step brings under its number; what changes in place needs
+    /// nothing made.
+    pub fn make(
+        &mut self,
+        step: &Step,
+        stage: &OwnedFd,
+        number: usize,
+    ) -> Result<Option<Made>, Trouble> {
+        let Some(new) = &step.new else { return Ok(None) };
+        let name = c_name(number.to_string().as_bytes());
+        let at = At { dir: stage, name: &name };
+        let fail = |error: io::Error| Trouble::io("prepare", &step.path, &error);
+        let made = match (&new.what, &step.old) {
+            (What::File(Content::Same), Some(old)) => in_place(new, old),
+            (What::Directory, Some(old)) if old.kind == EntryKind::Directory => in_place(new, old),
+            (What::Directory, _) => self.directory(new, at).map_err(fail)?,
+            (What::Symlink(target), _) => self.symlink(new, target, at).map_err(fail)?,
+            (What::File(content), _) => self.file(step, new, content, at)?,
+        };
+        Ok(Some(made))
+    }
+
+    fn directory(&self, new: &New, at: At<'_>) -> io::Result<Made> {
+        self.disk.make_dir(at)?;
+        self.give(new, at)?;
+        // Mode and time follow when its entries are in it.
+        let made = seen(at)?;
+        Ok(Made { mode: self.mode(new), mtime_ns: new.mtime_ns, ..described(new, &made) })
+    }
+
+    fn symlink(&self, new: &New, target: &[u8], at: At<'_>) -> io::Result<Made> {
+        self.disk.make_link(target, at)?;
+        self.give(new, at)?;
+        self.disk.set_time(at, new.mtime_ns)?;
+        Ok(Made { target: Some(Bytes(target.to_vec())), ..described(new, &seen(at)?) })
+    }
+
+    fn file(
+        &mut self,
+        step: &Step,
+        new: &New,
+        content: &Content,
+        at: At<'_>,
+    ) -> Result<Made, Trouble> {
+        let fail = |error: io::Error| Trouble::io("prepare", &step.path, &error);
+        let source = match content {
+            Content::View => Some(self.open(&step.path)?),
+            Content::Kept(path) => {
+                let source = open_kept(path).map_err(|error| cannot_read(path, &error))?;
+                if self.trusted
+                    && let Some(made) = self.again(path, &source, at).map_err(fail)?
+                {
+                    return Ok(made);
+                }
+                Some(source)
+            }
+            Content::Bytes(_) | Content::Same => None,
+        };
+        let bytes: &[u8] = if let Content::Bytes(bytes) = content { bytes } else { &[] };
+        self.filled(new, source.as_ref(), bytes, at).map_err(fail)
+    }
+
+    /// A file that stood in reality comes back as itself where it can: with
+    /// its inode, further names and attributes.
+    fn again(&self, path: &Path, source: &File, at: At<'_>) -> io::Result<Option<Made>> {
+        let Some((parent, name)) = path.parent().zip(path.file_name()) else { return Ok(None) };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let parent = rustix::fs::open(parent, flags, Mode::empty())?;
+        let name = c_name(name.as_encoded_bytes());
+        match self.disk.link(At { dir: &parent, name: &name }, at) {
+            Err(error) if can_be_copied(&error) => return Ok(None),
+            answer => answer?,
+        }
+        let made = seen(at)?;
+        let sha256 = Some(content::hash(source)?);
+        Ok(Some(Made { sha256, ..of_seen(&made) }))
+    }
+
+    fn filled(
+        &self,
+        new: &New,
+        source: Option<&File>,
+        bytes: &[u8],
+        at: At<'_>,
+    ) -> io::Result<Made> {
+        let file = self.disk.create(at)?;
+        let (_, hash) = self.disk.write(|| match source {
+            Some(source) => content::copy(source, &file),
+            None => {
+                file.write_all_at(bytes, 0)?;
+                Ok((bytes.len() as u64, content::hash_bytes(bytes)))
+            }
+        })?;
+        self.give(new, at)?;
+        if let Some(source) = source {
+            // Before the mode: a file that may not be written takes none.
+            let which = if self.trusted { Attributes::All } else { Attributes::OfLayer };
+            content::copy_attributes(self.disk, source, &file, which)?;
+        }
+        self.disk.set_mode(&file, self.mode(new))?;
+        self.disk.set_time(at, new.mtime_ns)?;
+        let made = Seen::of(&rustix::fs::fstat(&file)?);
+        Ok(Made { sha256: Some(hash), ..described(new, &made) })
+    }
+
+    fn mode(&self, new: &New) -> u32 {
+        new.mode & if self.trusted { 0o7777 } else { 0o777 }
+    }
+
+    /// Owners are set where we may; elsewhere everything new is ours.
+    fn give(&self, new: &New, at: At<'_>) -> io::Result<()> {
+        let Some((uid, gid)) = new.owner else { return Ok(()) };
+        let now = seen(at)?;
+        if (now.uid, now.gid) == (uid, gid) {
+            return Ok(());
+        }
+        give(self.disk, at, (Some(uid), Some(gid)))
+    }
+
+    /// Opens a file of the view; the directory of the last one is still open.
+    fn open(&mut self, path: &SandboxPath) -> Result<File, Trouble> {
+        let missing = || Error::not_found(format!("the sandbox no longer has {path}"));
+        let view = self.view.ok_or_else(|| Error::internal("a job without a view needs one"))?;
+        let (parent, name) = path.parent().zip(path.components().last()).ok_or_else(missing)?;
+        if self.folder.as_ref().is_none_or(|(known, _)| *known != parent) {
+            let folder = view.folder(&parent).map_err(Error::from)?.ok_or_else(missing)?;
+            self.folder = Some((parent, folder));
+        }
+        let (_, folder) = self.folder.as_ref().expect("set just above");
+        Ok(folder.open_file(name).map_err(Error::from)?)
+    }
+}
+
+/// What changes in place. Bits that a sandbox never gives out stay as they
+/// are: the content they stand for is the same.
+fn in_place(new: &New, old: &Seen) -> Made {
+    let mode = (old.mode & 0o7000) | (new.mode & 0o777);
+    Made { inode: None, mode, owner: new.owner, ..of_seen(old) }
+}
+
+fn described(new: &New, made: &Seen) -> Made {
+    Made { owner: new.owner, ..of_seen(made) }
+}
+
+fn of_seen(seen: &Seen) -> Made {
+    Made {
+        kind: seen.kind,
+        mode: seen.mode,
+        owner: Some((seen.uid, seen.gid)),
+        mtime_ns: seen.mtime_ns,
+        size: seen.size,
+        sha256: None,
+        target: None,
+        inode: Some(seen.inode),
+    }
+}
+
+/// Gives away; an ordinary user may not, and keeps it.
+pub(super) fn give(disk: &Disk, at: At<'_>, owner: Owner) -> io::Result<()> {
+    match disk.give(at, owner) {
+        Err(error)
+            if error.kind() == io::ErrorKind::PermissionDenied
+                && !rustix::process::geteuid().is_root() =>
+        {
+            Ok(())
+        }
+        answer => answer,
+    }
+}
+
+fn seen(at: At<'_>) -> io::Result<Seen> {
+    seen_at(at.dir, at.name)?.ok_or_else(|| Errno::NOENT.into())
+}
+
+fn can_be_copied(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::XDEV | Errno::PERM | Errno::MLINK | Errno::NOTSUP))
+}
+
+fn open_kept(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+}
+
+fn cannot_read(path: &Path, error: &io::Error) -> Trouble {
+    let message = format!("cannot read what was kept in {}: {error}", path.display());
+    Error::new(fractal_model::Code::Corrupt, message).hint("run `fractal doctor`").into()
+}
