@@ -88,18 +88,13 @@ impl<'a> Checking<'a> {
     /// Runs a shell command in a throw-away child, within its own time limit
     /// (or the usual one) and what is left of the budget.
     pub fn shell(&self, command: &str, time_ms: Option<u64>) -> Result<RunReply> {
-        self.shell_with(command, time_ms, RunIo::captured())
-    }
-
-    /// The same with other input.
-    pub fn shell_with(&self, command: &str, time_ms: Option<u64>, io: RunIo) -> Result<RunReply> {
         if self.budget.is_called_off() {
             return Err(Error::new(Code::Timeout, "it was called off"));
         }
         if self.budget.is_spent() {
             return Err(Error::new(Code::Timeout, "no time was left for it"));
         }
-        let own = place::time_ms(&self.caller, &self.row, time_ms)?;
+        let own = place::time_ms(&self.caller, &self.row.policy, &self.row.template, time_ms)?;
         let limits = Limits {
             time_ms: own.into_iter().chain(self.budget.left_ms()).min(),
             ..Limits::default()
@@ -111,7 +106,7 @@ impl<'a> Checking<'a> {
             ask: Policy { limits, ..Policy::default() },
             ..self.like.clone()
         };
-        run::run(self.engine, &self.caller, run, io)
+        run::run(self.engine, &self.caller, run, RunIo::captured())
     }
 }
 
@@ -128,7 +123,7 @@ impl Said {
         match ran {
             Ok(reply) => {
                 let (result, why) = judge(&reply);
-                let output = tail(&reply.stdout, &reply.stderr, TAIL_BYTES);
+                let output = tail(&reply.stdout, &reply.stderr);
                 Said { result, exit: reply.exit, why, output }
             }
             Err(error) => Said {
@@ -200,7 +195,11 @@ fn summary(check: &Check, mut said: Vec<Said>, wall_ms: u64) -> CheckReport {
 
 /// The end of both streams, one after the other. Each has a right to half of
 /// the room: neither a chatty build nor a long report hides the other.
-fn tail(stdout: &str, stderr: &str, bytes_max: usize) -> String {
+pub fn tail(stdout: &str, stderr: &str) -> String {
+    tail_within(stdout, stderr, TAIL_BYTES)
+}
+
+fn tail_within(stdout: &str, stderr: &str, bytes_max: usize) -> String {
     let half = bytes_max / 2;
     let room = |own: &str, other: &str| {
         bytes_max - other.len().min(half.max(bytes_max.saturating_sub(own.len())))
@@ -259,14 +258,14 @@ mod tests {
 
     #[test]
     fn tails_are_bounded_and_fair() {
-        assert_eq!(tail("out\n", "err\n", 100), "out\nerr\n");
-        assert_eq!(tail("out", "err", 100), "out\nerr");
+        assert_eq!(tail_within("out\n", "err\n", 100), "out\nerr\n");
+        assert_eq!(tail_within("out", "err", 100), "out\nerr");
         let (long, short) = ("x\n".repeat(100), "y\n".repeat(10));
-        let text = tail(&long, &short, 50);
+        let text = tail_within(&long, &short, 50);
         assert!(text.len() <= 50 && text.ends_with(&short) && text.starts_with("x\n"), "{text:?}");
-        let text = tail(&long, &long, 50);
+        let text = tail_within(&long, &long, 50);
         assert!(text.len() <= 50, "{text:?}");
-        assert_eq!(tail("", &long, 4), "x\n");
+        assert_eq!(tail_within("", &long, 4), "x\n");
         assert_eq!(end("ää", 3), "ä");
     }
 }

@@ -32,16 +32,21 @@ pub use fractal_jail::{Input, Output, Streams};
 pub use fractal_model as model;
 pub use fractal_model::{Action, Code, Error, Policy, Reply, Result, Run, RunReply};
 pub use template::Template;
+pub use verbs::attempt::{Progress, Watch};
 pub use verbs::diff::{DiffFormat, DiffOutput};
 pub use verbs::run::RunIo;
 
 use fractal_jail::layer::Marks;
-use fractal_model::{Check, CheckReport, Guard, GuardReply, Id, RecordBody, Tier, Verb};
+use fractal_model::{
+    Check, CheckReport, Guard, GuardReply, Id, RecordBody, Tier, Try, TryReply, Verb,
+};
 use fractal_store::{Reads, SandboxRow, Store, Tx, now_ms};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use verbs::attempt::plan::Judged;
 
 /// Who asks, from where, and within which bounds.
 #[derive(Clone, Debug)]
@@ -200,10 +205,18 @@ impl Engine {
             }
             Action::Volume(verb) => verbs::volume::volume(self, caller, verb),
             Action::Gc { dry_run } => verbs::gc::gc(self, caller, dry_run).map(Reply::Gc),
-            Action::Try(asked) => verbs::attempt::try_all(self, caller, *asked)
+            Action::Try(asked) => verbs::attempt::try_all(self, caller, *asked, &|_| ())
                 .map(|reply| Reply::Try(Box::new(reply))),
-            Action::Compare { sandboxes, checks, score, rank } => {
-                verbs::compare::compare(self, caller, &sandboxes, &checks, score.as_deref(), &rank)
+            Action::Compare { sandboxes, checks, score, rank, repeat } => {
+                let asked = Judged {
+                    checks: &checks,
+                    repeat,
+                    score: score.as_deref(),
+                    rank: rank.as_ref(),
+                    criteria: &[],
+                    weights: &BTreeMap::new(),
+                };
+                verbs::compare::compare(self, caller, &sandboxes, asked)
                     .map(|reply| Reply::Try(Box::new(reply)))
             }
             Action::Promote(asked) => verbs::promote::promote(self, caller, &asked)
@@ -230,6 +243,27 @@ impl Engine {
     pub fn run(&self, caller: &Caller, run: Run, io: RunIo) -> Result<RunReply> {
         self.authorize(caller, Verb::Run)?;
         verbs::run::run(self, caller, run, io)
+    }
+
+    /// `try`, telling what happens on the way.
+    pub fn try_with(&self, caller: &Caller, asked: Try, watch: Watch<'_>) -> Result<TryReply> {
+        self.ready()?;
+        self.authorize(caller, Verb::Try)?;
+        verbs::attempt::try_all(self, caller, asked, watch)
+    }
+
+    /// Writes what differs between two sandboxes, in the files that either of
+    /// them changed, as a patch from the first to the second.
+    pub fn write_between(
+        &self,
+        caller: &Caller,
+        pair: (&str, &str),
+        paths: &[String],
+        out: &mut dyn std::io::Write,
+    ) -> Result<patch::Stat> {
+        self.ready()?;
+        self.authorize(caller, Verb::Diff)?;
+        verbs::compare::write_between(self, caller, pair, paths, out)
     }
 
     /// `guard` with the caller's own input and output.

@@ -80,7 +80,9 @@ pub enum Action {
         #[serde(default)]
         score: Option<String>,
         #[serde(default)]
-        rank: crate::RankBy,
+        rank: Option<crate::RankBy>,
+        #[serde(default)]
+        repeat: Option<u32>,
     },
     Promote(Box<Promote>),
     /// Checks the attestation of a promotion.

@@ -257,9 +257,11 @@ impl CheckReport {
 pub struct AttemptReport {
     /// Its name.
     pub name: String,
-    /// The sandbox that holds its work; `None` when it never started.
+    /// The sandbox that holds its work; `None` when it never started or was
+    /// cancelled.
     pub sandbox: Option<String>,
-    /// How its command ended; `None` when it never started or was cancelled.
+    /// How its command ended; `None` when it never started or was cancelled,
+    /// and for sandboxes that are only compared.
     pub outcome: Option<Outcome>,
     /// Exit status of its command.
     pub exit: Option<i32>,
@@ -277,6 +279,9 @@ pub struct AttemptReport {
     pub rank: Option<u32>,
     /// Why it stands there, in words.
     pub why: String,
+    /// The end of what its command printed, when that did not succeed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output: String,
 }
 
 /// The base under all attempts.
@@ -296,7 +301,8 @@ pub struct BaseReport {
 pub struct TryReply {
     /// Every attempt, best first, the ruled-out ones last.
     pub attempts: Vec<AttemptReport>,
-    /// The best one's name; `None` when none passes or the best ones tie.
+    /// The best one's name; `None` when none passes. Of several that tie, the
+    /// one that was declared first: a note says so.
     pub winner: Option<String>,
     /// The base.
     pub base: BaseReport,

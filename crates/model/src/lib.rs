@@ -15,6 +15,7 @@ mod merge;
 mod path;
 mod policy;
 mod promotion;
+pub mod rank;
 mod record;
 pub mod reference;
 mod time;

@@ -145,14 +145,19 @@ fn for_one_run(caller: &Caller, run: &Run, template: Option<&Template>) -> Resul
     Ok(Policy { limits, ..Policy::default() })
 }
 
-/// The time limit of a run in a sandbox where this one is asked for, or the
-/// usual one; never more than is allowed.
-pub fn time_ms(caller: &Caller, row: &SandboxRow, asked: Option<u64>) -> Result<Option<u64>> {
+/// The time limit of a run under this policy and template where this one is
+/// asked for, or the usual one; never more than is allowed.
+pub fn time_ms(
+    caller: &Caller,
+    policy: &Policy,
+    template: &str,
+    asked: Option<u64>,
+) -> Result<Option<u64>> {
     let limits = Limits { time_ms: asked, ..Limits::default() };
     let run = Run { ask: Policy { limits, ..Policy::default() }, ..Run::default() };
-    let template = Template::find(caller, &row.template).ok();
+    let template = Template::find(caller, template).ok();
     let own = for_one_run(caller, &run, template.as_ref())?;
-    Ok(caller.policy.meet(&row.policy).meet(&own).limits.time_ms)
+    Ok(caller.policy.meet(policy).meet(&own).limits.time_ms)
 }
 
 /// What is asked must lie within what is allowed: lowering it silently would
@@ -264,7 +269,7 @@ fn memory_for(run: &Run, template: &Template, policy: &Policy) -> Option<u64> {
     }
 }
 
-fn memory_total_bytes() -> u64 {
+pub fn memory_total_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     info.totalram as u64 * u64::from(info.mem_unit)
 }
