@@ -1,7 +1,7 @@
 //! The flags that bound a run: what people write, and the policy it means.
 
 use crate::session::Session;
-use fractal::model::{Limits, Network, Tier, parse_bytes, parse_duration_ms};
+use fractal::model::{BaseKind, Check, Limits, Network, Tier, parse_bytes, parse_duration_ms};
 use fractal::{Error, Policy};
 use std::collections::BTreeSet;
 
@@ -108,6 +108,30 @@ fn tier(text: &str) -> Result<Tier, Error> {
         Error::invalid(format!("`{}` is not a tier", text.escape_debug()))
             .hint("use clone, masked, rootless or copied; `fractal doctor` shows what works here")
     })
+}
+
+/// Reads what a new sandbox stands on.
+pub fn base_kind(text: &str) -> Result<BaseKind, String> {
+    match text {
+        "live" => Ok(BaseKind::Live),
+        "frozen" => Ok(BaseKind::Frozen),
+        _ => Err("neither `live` nor `frozen`".to_owned()),
+    }
+}
+
+/// Reads `NAME=CMD`: a check that must pass.
+pub fn check(text: &str) -> Result<Check, String> {
+    match text.split_once('=') {
+        Some((name, command)) if !name.trim().is_empty() && !command.trim().is_empty() => {
+            Ok(Check {
+                name: name.trim().to_owned(),
+                command: command.to_owned(),
+                required: true,
+                time_ms: None,
+            })
+        }
+        _ => Err("write it as NAME=CMD, as in test='make test'".to_owned()),
+    }
 }
 
 #[cfg(test)]

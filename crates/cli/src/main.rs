@@ -11,6 +11,7 @@ mod args;
 mod bounds;
 mod describe;
 mod failure;
+mod promotion;
 mod session;
 mod table;
 mod time;

@@ -4,6 +4,10 @@
 //! before the user's own file, which speaks before the defaults. Unknown keys
 //! are errors that name file and line: a typo must not silently widen a limit.
 
+mod attempts;
+
+pub use attempts::TrySettings;
+
 use crate::template::Template;
 use fractal_model::{
     Error, Limits, Mount, MountAccess, MountSource, Network, Result, format_bytes,
@@ -11,6 +15,7 @@ use fractal_model::{
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::mem::take;
 use std::path::{Path, PathBuf};
 
 /// Name of a project's file.
@@ -32,6 +37,8 @@ pub struct Config {
 struct Source {
     path: PathBuf,
     file: File,
+    /// Its checks and attempts.
+    declared: attempts::Declared,
 }
 
 /// One setting as it stands.
@@ -59,6 +66,12 @@ struct File {
     limits: LimitsFile,
     #[serde(default)]
     templates: BTreeMap<String, TemplateFile>,
+    #[serde(default)]
+    check: Vec<attempts::CheckFile>,
+    #[serde(default)]
+    attempt: Vec<attempts::AttemptFile>,
+    #[serde(default)]
+    r#try: attempts::TryFile,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -101,6 +114,16 @@ struct MountFile {
     access: Option<String>,
 }
 
+impl Source {
+    fn read(path: PathBuf, text: &str) -> Result<Source> {
+        let mut file = parse(&path, text)?;
+        let (checks, attempts) = (take(&mut file.check), take(&mut file.attempt));
+        let reading = attempts::Reading { path: &path, text };
+        let declared = reading.declared(checks, attempts, take(&mut file.r#try))?;
+        Ok(Source { path, file, declared })
+    }
+}
+
 impl Config {
     /// Reads the project's file, searched from `directory` upwards, and the
     /// user's file. Files that do not exist are fine.
@@ -115,7 +138,7 @@ impl Config {
             let text = std::fs::read_to_string(&path).map_err(|error| {
                 Error::invalid(format!("cannot read {}: {error}", path.display()))
             })?;
-            sources.push(Source { file: parse(&path, &text)?, path });
+            sources.push(Source::read(path, &text)?);
         }
         Ok(Config { sources })
     }
@@ -249,6 +272,7 @@ impl Config {
             let value = name.clone();
             list.push(self.setting("templates", value, |file| file.templates.contains_key(&name)));
         }
+        list.extend(self.attempt_settings());
         Ok(list)
     }
 
@@ -272,12 +296,16 @@ fn network_text(network: &Network) -> String {
 
 fn parse(path: &Path, text: &str) -> Result<File> {
     toml::from_str(text).map_err(|error| {
-        let start = error.span().map_or(0, |span| span.start.min(text.len()));
-        let line = 1 + text[..start].matches('\n').count();
+        let line = line_of(text, error.span().map_or(0, |span| span.start));
         let reason = error.message().lines().next().unwrap_or("not valid TOML").to_owned();
         Error::invalid(format!("{}:{line}: {reason}", path.display()))
             .hint("`fractal config show --origin` lists the settings there are")
     })
+}
+
+/// The line, from 1, of a place in a text.
+fn line_of(text: &str, at: usize) -> usize {
+    1 + text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
 }
 
 fn in_file(path: &Path, what: &str, error: &Error) -> Error {
@@ -367,9 +395,8 @@ impl MountFile {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Config> {
-        let path = PathBuf::from("/p/fractal.toml");
-        Ok(Config { sources: vec![Source { file: parse(&path, text)?, path }] })
+    pub fn read(text: &str) -> Result<Config> {
+        Ok(Config { sources: vec![Source::read(PathBuf::from("/p/fractal.toml"), text)?] })
     }
 
     #[test]

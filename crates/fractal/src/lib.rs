@@ -7,12 +7,17 @@
 //! the verb through the runner to the changes and into the journal.
 
 mod apply;
+mod attest;
+mod base;
+mod budget;
+mod capture;
 mod check;
 mod config;
 mod doctor;
 mod environment;
 mod flat;
 mod living;
+mod merge;
 mod names;
 pub mod patch;
 mod stale;
@@ -20,23 +25,28 @@ mod template;
 mod verbs;
 mod view;
 
-pub use config::{Config, Setting};
+pub use config::{Config, Setting, TrySettings};
 pub use doctor::{Diagnosis, Finding};
 pub use environment::{default_hidden, filter as filter_environment};
 pub use fractal_jail::{Input, Output, Streams};
 pub use fractal_model as model;
 pub use fractal_model::{Action, Code, Error, Policy, Reply, Result, Run, RunReply};
 pub use template::Template;
+pub use verbs::attempt::{Progress, Watch};
 pub use verbs::diff::{DiffFormat, DiffOutput};
 pub use verbs::run::RunIo;
 
 use fractal_jail::layer::Marks;
-use fractal_model::{Id, RecordBody, Tier, Verb};
+use fractal_model::{
+    Check, CheckReport, Guard, GuardReply, Id, RecordBody, Tier, Try, TryReply, Verb,
+};
 use fractal_store::{Reads, SandboxRow, Store, Tx, now_ms};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use verbs::attempt::plan::Judged;
 
 /// Who asks, from where, and within which bounds.
 #[derive(Clone, Debug)]
@@ -195,14 +205,33 @@ impl Engine {
             }
             Action::Volume(verb) => verbs::volume::volume(self, caller, verb),
             Action::Gc { dry_run } => verbs::gc::gc(self, caller, dry_run).map(Reply::Gc),
-            Action::Try(asked) => verbs::attempt::try_all(self, caller, *asked)
+            Action::Try(asked) => verbs::attempt::try_all(self, caller, *asked, &|_| ())
                 .map(|reply| Reply::Try(Box::new(reply))),
-            Action::Compare { sandboxes, checks, score, rank } => {
-                verbs::compare::compare(self, caller, &sandboxes, &checks, score.as_deref(), &rank)
+            Action::Compare { sandboxes, checks, score, rank, repeat } => {
+                let asked = Judged {
+                    checks: &checks,
+                    repeat,
+                    score: score.as_deref(),
+                    rank: rank.as_ref(),
+                    criteria: &[],
+                    weights: &BTreeMap::new(),
+                };
+                verbs::compare::compare(self, caller, &sandboxes, asked)
                     .map(|reply| Reply::Try(Box::new(reply)))
             }
             Action::Promote(asked) => verbs::promote::promote(self, caller, &asked)
                 .map(|reply| Reply::Promote(Box::new(reply))),
+            Action::Verify { promotion } => {
+                verbs::verify::verify(self, caller, promotion.as_deref())
+                    .map(|reply| Reply::Verify(Box::new(reply)))
+            }
+            Action::Update { sandbox, ours, theirs, dry_run } => {
+                let asked = verbs::update::Asked { ours, theirs, dry_run };
+                verbs::update::update(self, caller, sandbox.as_deref(), &asked)
+                    .map(|reply| Reply::Promote(Box::new(reply)))
+            }
+            Action::Guard(asked) => verbs::guard::guard(self, caller, *asked, RunIo::captured())
+                .map(|reply| Reply::Guard(Box::new(reply))),
             Action::Undo { promotion, dry_run } => {
                 verbs::undo::undo(self, caller, promotion.as_deref(), dry_run)
                     .map(|reply| Reply::Promote(Box::new(reply)))
@@ -214,6 +243,47 @@ impl Engine {
     pub fn run(&self, caller: &Caller, run: Run, io: RunIo) -> Result<RunReply> {
         self.authorize(caller, Verb::Run)?;
         verbs::run::run(self, caller, run, io)
+    }
+
+    /// `try`, telling what happens on the way.
+    pub fn try_with(&self, caller: &Caller, asked: Try, watch: Watch<'_>) -> Result<TryReply> {
+        self.ready()?;
+        self.authorize(caller, Verb::Try)?;
+        verbs::attempt::try_all(self, caller, asked, watch)
+    }
+
+    /// Writes what differs between two sandboxes, in the files that either of
+    /// them changed, as a patch from the first to the second.
+    pub fn write_between(
+        &self,
+        caller: &Caller,
+        pair: (&str, &str),
+        paths: &[String],
+        out: &mut dyn std::io::Write,
+    ) -> Result<patch::Stat> {
+        self.ready()?;
+        self.authorize(caller, Verb::Diff)?;
+        verbs::compare::write_between(self, caller, pair, paths, out)
+    }
+
+    /// `guard` with the caller's own input and output.
+    pub fn guard(&self, caller: &Caller, asked: Guard, io: RunIo) -> Result<GuardReply> {
+        self.ready()?;
+        self.authorize(caller, Verb::Guard)?;
+        verbs::guard::guard(self, caller, asked, io)
+    }
+
+    /// Runs checks against a sandbox, each in a throw-away child of it.
+    pub fn check(
+        &self,
+        caller: &Caller,
+        sandbox: &str,
+        checks: &[Check],
+        repeat: u32,
+    ) -> Result<Vec<CheckReport>> {
+        self.ready()?;
+        self.authorize(caller, Verb::Run)?;
+        check::run_checks(self, caller, sandbox, checks, repeat)
     }
 
     /// Waits until finished runs of this process are cleaned up to the last

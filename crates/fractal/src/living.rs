@@ -12,6 +12,7 @@ use fractal_jail::layer::{Bounds, Layer, LayerError, duplicate};
 use fractal_jail::{Frozen, NotFrozen};
 use fractal_model::{Code, Error, Id, Result};
 use fractal_store::{LayerHold, Reads, SandboxRow, new_id};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How long a run may take to start or to end.
@@ -141,6 +142,17 @@ pub fn end_all(engine: &Engine, row: &SandboxRow, patience: Duration) -> Result<
         std::thread::sleep(NAP);
     }
     Ok(())
+}
+
+/// Ends what has begun in a sandbox and is not among those that were ended
+/// already; does not wait.
+pub fn end_begun(engine: &Engine, row: &SandboxRow, ended: &mut BTreeSet<Id>) {
+    let (layers_dir, layer) = (engine.store.layers_dir(), row.top.to_string());
+    for run in engine.store.runs_of(row.id).unwrap_or_default() {
+        if !ended.contains(&run.id) && fractal_jail::end(&layers_dir, &layer, &label(run.id)) {
+            ended.insert(run.id);
+        }
+    }
 }
 
 /// The sandbox cannot be had right now.

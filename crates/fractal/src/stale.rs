@@ -1,13 +1,13 @@
 //! How far reality moved under a live base.
 //!
-//! A path changed if its `ctime` is later than the marker taken at the fork.
+//! A path changed if its `ctime` is not before the marker taken at the fork.
 //! `ctime` cannot be set by programs, so a file with an old date copied over
 //! a newer one still counts. Walks are bounded and can be cut short.
 
 use fractal_model::Staleness;
 use fractal_store::{SandboxRow, now_ms};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,15 +16,32 @@ use std::time::{Duration, Instant};
 const LISTED_MAX: usize = 100;
 const TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The host's file clock now, read from a file made for it: the kernel's
-/// clock for `ctime` ticks more coarsely than the one programs read.
+/// A moment of the host's file clock: what was written before has a smaller
+/// `ctime`, what is written from now on the same or a larger one.
+///
+/// That clock ticks coarsely, so a fresh file may carry the time of one that
+/// was written milliseconds ago. Since Linux 6.13 a file that changes after
+/// somebody looked at it gets a time of its own, which no later one falls
+/// behind; on older kernels we wait for the next tick.
 pub fn file_clock_ns(dir: &Path) -> i64 {
-    let marker = dir.join(format!("clock-{}", std::process::id()));
-    let time = fs::File::create(&marker)
-        .and_then(|file| file.metadata())
-        .map_or_else(|_| now_ms() as i64 * 1_000_000, |meta| ctime_ns(&meta));
+    let marker = dir.join(format!("clock-{}", fractal_store::new_id()));
+    let time = tick(&marker).unwrap_or_else(|_| now_ms() as i64 * 1_000_000);
     let _ = fs::remove_file(&marker);
     time
+}
+
+fn tick(marker: &Path) -> std::io::Result<i64> {
+    const TICK_MAX: Duration = Duration::from_millis(20);
+    let file = fs::File::create(marker)?;
+    let (start, before) = (Instant::now(), ctime_ns(&file.metadata()?));
+    loop {
+        file.set_permissions(fs::Permissions::from_mode(0o600))?;
+        let now = ctime_ns(&file.metadata()?);
+        if now > before || start.elapsed() > TICK_MAX {
+            return Ok(now);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn ctime_ns(meta: &fs::Metadata) -> i64 {
@@ -91,7 +108,7 @@ impl Walk {
                 let Some(meta) = entry.metadata().ok().filter(|_| !skip) else { continue };
                 if meta.is_dir() {
                     queue.push(path);
-                } else if ctime_ns(&meta) > self.marker_ns {
+                } else if ctime_ns(&meta) >= self.marker_ns {
                     if stale.changed.len() == LISTED_MAX {
                         stale.more = true;
                         continue;

@@ -29,6 +29,7 @@ mod spec;
 pub mod step;
 mod sys;
 pub mod terminal;
+pub mod trusted;
 mod watch;
 mod wire;
 

@@ -3,7 +3,10 @@
 //! The command line, HTTP, MCP and Python all produce an [`Action`]; one
 //! function carries it out and returns a [`Reply`].
 
-use crate::{Change, Id, Policy, Promote, PromoteReply, Record, Tier, Try, TryReply, Verb};
+use crate::{
+    Change, Guard, GuardReply, Id, Policy, Promote, PromoteReply, Record, Tier, Try, TryReply,
+    Verb, VerifyReply,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -77,9 +80,29 @@ pub enum Action {
         #[serde(default)]
         score: Option<String>,
         #[serde(default)]
-        rank: crate::RankBy,
+        rank: Option<crate::RankBy>,
+        #[serde(default)]
+        repeat: Option<u32>,
     },
     Promote(Box<Promote>),
+    /// Checks the attestation of a promotion.
+    Verify {
+        promotion: Option<String>,
+    },
+    /// Moves a sandbox onto today's reality, with its own changes.
+    Update {
+        sandbox: Option<String>,
+        /// Where both sides changed these paths, keep the sandbox's.
+        #[serde(default)]
+        ours: Vec<String>,
+        /// Where both sides changed these paths, take what is outside.
+        #[serde(default)]
+        theirs: Vec<String>,
+        #[serde(default)]
+        dry_run: bool,
+    },
+    /// Runs unattended and promotes what passes.
+    Guard(Box<Guard>),
     /// Takes a promotion back; the latest one of the caller's directory by
     /// default.
     Undo {
@@ -110,6 +133,9 @@ impl Action {
             Action::Try(_) => Verb::Try,
             Action::Compare { .. } => Verb::Compare,
             Action::Promote(_) => Verb::Promote,
+            Action::Verify { .. } => Verb::Verify,
+            Action::Update { .. } => Verb::Update,
+            Action::Guard(_) => Verb::Guard,
             Action::Undo { .. } => Verb::Undo,
         }
     }
@@ -121,6 +147,7 @@ pub struct Run {
     /// The program and its arguments.
     pub command: Vec<String>,
     /// An existing sandbox to run in; otherwise a fork of reality is made.
+    /// With `discard` the run happens in a throw-away child of it.
     #[serde(default)]
     pub sandbox: Option<String>,
     /// The name of the new sandbox.
@@ -148,6 +175,9 @@ pub struct Run {
     /// How long a new sandbox may be forgotten before it expires.
     #[serde(default)]
     pub ttl_ms: Option<u64>,
+    /// What a new sandbox stands on.
+    #[serde(default)]
+    pub base: crate::BaseKind,
 }
 
 /// What can be done with volumes.
@@ -409,6 +439,8 @@ pub enum Reply {
     Run(Box<RunReply>),
     Try(Box<TryReply>),
     Promote(Box<PromoteReply>),
+    Guard(Box<GuardReply>),
+    Verify(Box<VerifyReply>),
     Show(Box<ShowReply>),
     Sandbox(SandboxInfo),
     Snapshot(SnapshotInfo),

@@ -4,8 +4,10 @@
 //! said, an optional score, what it used and what it changed; `rank` turns
 //! the evidence of all of them into an order that explains itself.
 
-use crate::{Outcome, Run, Usage};
+use crate::{Error, Outcome, Result, Run, Usage};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
 
 /// A request to try several ways at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,9 +20,16 @@ pub struct Try {
     /// A command that prints a number; higher is better.
     #[serde(default)]
     pub score: Option<String>,
-    /// How the order is found.
+    /// How the order is found; as the project's file says, or Copeland's way.
     #[serde(default)]
-    pub rank: RankBy,
+    pub rank: Option<RankBy>,
+    /// What attempts are compared by, the weightiest first; as the project's
+    /// file says, or all there is.
+    #[serde(default)]
+    pub criteria: Vec<Criterion>,
+    /// Weights of criteria, where they are not the usual ones.
+    #[serde(default)]
+    pub weights: BTreeMap<Criterion, u32>,
     /// How often each check is repeated, to find the flaky ones.
     #[serde(default)]
     pub repeat: Option<u32>,
@@ -74,15 +83,108 @@ fn yes() -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RankBy {
-    /// Each pair is compared on every criterion; who wins more pairs leads.
+    /// Each pair is compared on every criterion, and the one with more weight
+    /// on its side wins the pair; who wins more pairs leads.
     #[default]
     Copeland,
-    /// Criteria are scaled to 0..1 and added with weights.
+    /// Criteria are scaled to 0..1 and added with their weights.
     Weighted,
     /// The first criterion that differs decides.
     Lexicographic,
     /// A command that reads the evidence as JSON and prints names, best first.
     Command(String),
+}
+
+impl RankBy {
+    /// Reads a word; anything else is a command.
+    pub fn parse(text: &str) -> Result<RankBy> {
+        match text.trim() {
+            "copeland" => Ok(RankBy::Copeland),
+            "weighted" => Ok(RankBy::Weighted),
+            "lexicographic" => Ok(RankBy::Lexicographic),
+            "" => Err(Error::invalid("there is no way to rank").hint(
+                "use copeland, weighted, lexicographic, or a command that prints names, best first",
+            )),
+            _ => Ok(RankBy::Command(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for RankBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RankBy::Copeland => "copeland",
+            RankBy::Weighted => "weighted",
+            RankBy::Lexicographic => "lexicographic",
+            RankBy::Command(command) => command,
+        })
+    }
+}
+
+/// What attempts are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Criterion {
+    /// Checks passed; more is better.
+    Checks,
+    /// What the score command printed; more is better.
+    Score,
+    /// Lines changed; fewer is better.
+    Lines,
+    /// Files changed; fewer is better.
+    Files,
+    /// Time its command took; less is better.
+    Time,
+    /// Memory its command took; less is better.
+    Memory,
+    /// How much of its change others made too; more is better.
+    Agreement,
+}
+
+impl Criterion {
+    /// All of them, the weightiest first: the order where none is declared.
+    pub const ALL: [Criterion; 7] = [
+        Criterion::Checks,
+        Criterion::Score,
+        Criterion::Agreement,
+        Criterion::Lines,
+        Criterion::Files,
+        Criterion::Time,
+        Criterion::Memory,
+    ];
+
+    /// The word for it on every surface.
+    pub fn name(self) -> &'static str {
+        match self {
+            Criterion::Checks => "checks",
+            Criterion::Score => "score",
+            Criterion::Lines => "lines",
+            Criterion::Files => "files",
+            Criterion::Time => "time",
+            Criterion::Memory => "memory",
+            Criterion::Agreement => "agreement",
+        }
+    }
+
+    /// What it counts where nobody says otherwise: a check outweighs all that
+    /// follows, a score all that follows it; the rest are votes.
+    pub fn weight(self) -> u32 {
+        match self {
+            Criterion::Checks => 16,
+            Criterion::Score => 8,
+            Criterion::Agreement | Criterion::Lines => 2,
+            Criterion::Files | Criterion::Time | Criterion::Memory => 1,
+        }
+    }
+
+    /// Reads the word.
+    pub fn parse(text: &str) -> Result<Criterion> {
+        let found = Criterion::ALL.into_iter().find(|criterion| criterion.name() == text);
+        found.ok_or_else(|| {
+            Error::invalid(format!("`{}` is not a criterion", text.escape_debug()))
+                .hint("use checks, score, lines, files, time, memory or agreement")
+        })
+    }
 }
 
 /// What a sandbox stands on.
@@ -155,9 +257,11 @@ impl CheckReport {
 pub struct AttemptReport {
     /// Its name.
     pub name: String,
-    /// The sandbox that holds its work; `None` when it never started.
+    /// The sandbox that holds its work; `None` when it never started or was
+    /// cancelled.
     pub sandbox: Option<String>,
-    /// How its command ended; `None` when it never started or was cancelled.
+    /// How its command ended; `None` when it never started or was cancelled,
+    /// and for sandboxes that are only compared.
     pub outcome: Option<Outcome>,
     /// Exit status of its command.
     pub exit: Option<i32>,
@@ -175,6 +279,9 @@ pub struct AttemptReport {
     pub rank: Option<u32>,
     /// Why it stands there, in words.
     pub why: String,
+    /// The end of what its command printed, when that did not succeed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output: String,
 }
 
 /// The base under all attempts.
@@ -194,7 +301,8 @@ pub struct BaseReport {
 pub struct TryReply {
     /// Every attempt, best first, the ruled-out ones last.
     pub attempts: Vec<AttemptReport>,
-    /// The best one's name; `None` when none passes or the best ones tie.
+    /// The best one's name; `None` when none passes. Of several that tie, the
+    /// one that was declared first: a note says so.
     pub winner: Option<String>,
     /// The base.
     pub base: BaseReport,

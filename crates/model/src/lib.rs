@@ -15,6 +15,7 @@ mod merge;
 mod path;
 mod policy;
 mod promotion;
+pub mod rank;
 mod record;
 pub mod reference;
 mod time;
@@ -26,8 +27,8 @@ pub use action::{
     Usage, VolumeInfo, VolumeVerb,
 };
 pub use attempt::{
-    Attempt, AttemptReport, BaseKind, BaseReport, Check, CheckReport, CheckResult, Overlap, RankBy,
-    Try, TryReply,
+    Attempt, AttemptReport, BaseKind, BaseReport, Check, CheckReport, CheckResult, Criterion,
+    Overlap, RankBy, Try, TryReply,
 };
 pub use change::{Change, ChangeKind, EntryKind};
 pub use error::{Code, Error, Result};
@@ -35,7 +36,10 @@ pub use id::{Id, Name};
 pub use merge::{ThreeWay, three_way};
 pub use path::SandboxPath;
 pub use policy::{Limits, Network, Policy, Tier, Verb, Wider};
-pub use promotion::{Applied, Conflict, Form, LeftOut, Promote, PromoteReply, Verdict};
+pub use promotion::{
+    Applied, Conflict, Form, Guard, GuardReply, LeftOut, Promote, PromoteReply, Verdict,
+    VerifyReply,
+};
 pub use record::{Record, RecordBody};
 pub use time::{format_iso_ms, parse_iso_ms};
 pub use units::{format_bytes, format_duration_ms, parse_bytes, parse_duration_ms};

@@ -30,7 +30,10 @@ pub enum Verb {
     Try,
     Compare,
     Promote,
+    Guard,
     Undo,
+    Update,
+    Verify,
 }
 
 /// How strongly a run is fenced in, weakest first.

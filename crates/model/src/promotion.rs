@@ -1,6 +1,6 @@
 //! Bringing a sandbox's changes into its parent, and taking them back.
 
-use crate::{ChangeKind, Check, CheckReport, Id};
+use crate::{ChangeKind, Check, CheckReport, Id, Run, RunReply};
 use serde::{Deserialize, Serialize};
 
 /// A request to promote.
@@ -140,4 +140,39 @@ pub struct PromoteReply {
     /// What a person should know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// The answer to `verify`: the attestation holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VerifyReply {
+    /// The promotion.
+    pub promotion: Id,
+    /// The key that signed it, by the digest of its public half.
+    pub keyid: String,
+    /// Whether the files are still as they were promoted.
+    pub still_stands: bool,
+    /// What was signed: an in-toto statement.
+    pub statement: serde_json::Value,
+}
+
+/// A request to run something unattended: in a fork, and into reality only if
+/// it succeeds and the gate lets it pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guard {
+    /// What to run; a new sandbox is made for it.
+    pub run: Run,
+    /// How to promote it; its sandbox says nothing.
+    #[serde(default)]
+    pub promote: Promote,
+}
+
+/// The answer to `guard`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuardReply {
+    /// How the run went.
+    pub run: RunReply,
+    /// How promoting went; `None` when the run failed or changed nothing.
+    pub promotion: Option<PromoteReply>,
+    /// Whether reality has changed.
+    pub promoted: bool,
 }

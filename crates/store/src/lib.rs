@@ -13,6 +13,8 @@
 //! The bytes on disk are described in `docs/format.md`.
 
 mod applies;
+mod bases;
+mod captures;
 mod error;
 mod gc;
 mod journal;
@@ -29,6 +31,7 @@ mod verify;
 mod volumes;
 
 pub use applies::{ApplyRow, ApplyState, Worker};
+pub use captures::Captures;
 pub use error::{Result, StoreError};
 pub use gc::GcReport;
 pub use layers::LayerHold;

@@ -121,6 +121,13 @@ CREATE TABLE apply (
     kept        INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX apply_unfinished ON apply(id) WHERE state NOT IN ('done', 'left');
+
+CREATE TABLE capture (
+    key         TEXT PRIMARY KEY NOT NULL,
+    layer       TEXT NOT NULL REFERENCES layer(id),
+    used_ms     INTEGER NOT NULL
+) STRICT;
+CREATE INDEX capture_layer ON capture(layer);
 ";
 
 /// Fills the empty file at `path` with all tables.

@@ -192,6 +192,7 @@ impl Tx<'_> {
                    AND NOT EXISTS (SELECT 1 FROM sandbox WHERE top = ?1) \
                    AND NOT EXISTS (SELECT 1 FROM sandbox WHERE base = ?1) \
                    AND NOT EXISTS (SELECT 1 FROM snapshot WHERE layer = ?1) \
+                   AND NOT EXISTS (SELECT 1 FROM capture WHERE layer = ?1) \
                    AND NOT EXISTS (SELECT 1 FROM layer AS above WHERE above.below = ?1)";
         Ok(self.run(sql, [id.as_str()])? > 0)
     }

@@ -10,15 +10,19 @@ mod enter;
 mod export;
 mod fork;
 mod gc;
+mod guard;
 mod help;
 mod import;
 mod list;
 mod log;
+mod promote;
 mod rollback;
 mod run;
 mod show;
 mod snapshot;
 mod undo;
+mod update;
+mod verify;
 mod version;
 mod volume;
 
@@ -36,7 +40,11 @@ pub enum Verb {
     Snapshot(snapshot::Snapshot),
     Rollback(rollback::Rollback),
     Diff(diff::Diff),
+    Promote(promote::Promote),
+    Guard(guard::Guard),
     Undo(undo::Undo),
+    Update(update::Update),
+    Verify(verify::Verify),
     #[command(visible_alias = "ls")]
     List(list::List),
     Show(show::Show),
@@ -65,7 +73,11 @@ impl Verb {
             Verb::Snapshot(args) => args.call(session),
             Verb::Rollback(args) => args.call(session),
             Verb::Diff(args) => args.call(session),
+            Verb::Promote(args) => args.call(session),
+            Verb::Guard(args) => args.call(session),
             Verb::Undo(args) => args.call(session),
+            Verb::Update(args) => args.call(session),
+            Verb::Verify(args) => args.call(session),
             Verb::List(args) => args.call(session),
             Verb::Show(args) => args.call(session),
             Verb::Log(args) => args.call(session),

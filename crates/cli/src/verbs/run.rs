@@ -1,8 +1,8 @@
-use crate::bounds::{Bounds, duration};
+use crate::bounds::{Bounds, base_kind, duration};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::table::{plain, plural};
-use fractal::model::{Outcome, Tier, format_duration_ms};
+use fractal::model::{BaseKind, Outcome, Tier, format_duration_ms};
 use fractal::{Caller, Engine, Error, RunIo, RunReply};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -42,6 +42,10 @@ pub struct Run {
     /// Let the new sandbox expire when unused for so long, as in 7d
     #[arg(long, env = "FRACTAL_TTL", value_name = "DURATION", value_parser = duration, hide_env_values = true)]
     ttl: Option<u64>,
+    /// What a new sandbox stands on: the host as it is at each moment, or the
+    /// current directory as it is now
+    #[arg(long, env = "FRACTAL_BASE", value_name = "KIND", value_parser = base_kind, default_value = "live", conflicts_with = "sandbox", hide_env_values = true)]
+    base: BaseKind,
     /// Give the program a terminal (the default when input and output are one)
     #[arg(short, long)]
     tty: bool,
@@ -74,6 +78,7 @@ impl Run {
             discard: self.rm,
             template: self.template,
             ttl_ms: self.ttl,
+            base: self.base,
         };
         let (engine, caller) = (session.engine_for_run()?, session.caller()?);
         if self.explain {
@@ -118,8 +123,7 @@ pub fn carry_out(
     style: Style,
 ) -> Result<u8, Failure> {
     let is_new = run.sandbox.is_none();
-    let io = if session.json { captured(style)? } else { connected(style)? };
-    let reply = engine.run(caller, run, io)?;
+    let reply = engine.run(caller, run, io_for(session, style)?)?;
     if session.json {
         session.print_json(&reply)?;
     } else {
@@ -129,6 +133,11 @@ pub fn carry_out(
     }
     // Exit statuses of programs have eight bits.
     Ok((reply.exit & 0xff) as u8)
+}
+
+/// Our own input and output, or none of the latter where the answer is JSON.
+pub fn io_for(session: &Session, style: Style) -> Result<RunIo, Error> {
+    if session.json { captured(style) } else { connected(style) }
 }
 
 /// The program writes to our own output.
@@ -165,7 +174,7 @@ fn own(stream: impl AsFd) -> Result<OwnedFd, Error> {
 }
 
 /// What a person should know after a run, one line each.
-fn remarks(session: &Session, reply: &RunReply, is_new: bool, verbose: bool) {
+pub fn remarks(session: &Session, reply: &RunReply, is_new: bool, verbose: bool) {
     if let Some(limit) = limit_reached(reply.outcome) {
         session.note(&format!("stopped: {limit} limit"));
     }
@@ -226,7 +235,7 @@ pub fn staleness(stale: &fractal::model::Staleness) -> String {
 }
 
 /// Reads `NAME=VALUE`, and takes the caller's value for a bare `NAME`.
-fn variables(list: &[String]) -> Result<BTreeMap<String, String>, Error> {
+pub fn variables(list: &[String]) -> Result<BTreeMap<String, String>, Error> {
     let mut env = BTreeMap::new();
     for item in list {
         let (name, value) = match item.split_once('=') {

@@ -168,6 +168,28 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// A digest of everything that was written, path by path: the same for
+    /// the same promotion, whoever computes it.
+    pub fn digest(&self) -> String {
+        use sha2::{Digest, Sha256};
+        let mut hasher = Sha256::new();
+        for step in &self.steps {
+            let value = match &step.new {
+                None => "deleted".to_owned(),
+                Some(new) => {
+                    let target = new.target.clone().map(String::from);
+                    let content = new.sha256.clone().or(target).unwrap_or_default();
+                    let kind = format!("{:?}", new.kind).to_lowercase();
+                    format!("{kind} {:o} {content}", new.mode)
+                }
+            };
+            hasher.update(format!("{} {value}\n", String::from(step.path.clone())));
+        }
+        hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
 impl Head {
     pub fn new(steps: usize, record: RecordBody) -> Head {
         Head { format: FORMAT, steps: steps as u64, record }

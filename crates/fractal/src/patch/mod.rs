@@ -31,11 +31,19 @@ pub struct PatchOptions {
     pub text_bytes_max: u64,
     /// Files larger than this are named in [`Stat::skipped`] instead.
     pub file_bytes_max: u64,
+    /// Write the contents of binary files. Without them the patch cannot be
+    /// applied, but it is quickly counted and pleasant to read.
+    pub binary_contents: bool,
 }
 
 impl Default for PatchOptions {
     fn default() -> PatchOptions {
-        PatchOptions { context_lines: 3, text_bytes_max: 16 << 20, file_bytes_max: 256 << 20 }
+        PatchOptions {
+            context_lines: 3,
+            text_bytes_max: 16 << 20,
+            file_bytes_max: 256 << 20,
+            binary_contents: true,
+        }
     }
 }
 
@@ -179,6 +187,22 @@ pub fn write_patch(
     Ok(stat)
 }
 
+/// A digest of what stands at a path: the object id git gives it, with its
+/// mode. `None` where git sees nothing; a file that is too large to read is
+/// told by its size.
+pub fn blob_id(
+    view: &View,
+    path: &SandboxPath,
+    options: &PatchOptions,
+) -> Result<Option<String>, PatchError> {
+    let entry = view.lookup(path)?;
+    Ok(match blob::load(view, path, entry.as_ref(), options)? {
+        Loaded::Blob(blob) => blob.map(|blob| format!("{:o} {}", blob.mode, blob.id())),
+        Loaded::Skip(SkipReason::TooLarge { size_bytes }) => Some(format!("{size_bytes} bytes")),
+        Loaded::Skip(SkipReason::Unreadable) => Some("unreadable".to_owned()),
+    })
+}
+
 /// The path relative to `root`; the root itself has no name in a patch.
 fn below(path: &SandboxPath, root: &SandboxPath) -> Option<SandboxPath> {
     if !path.is_within(root) || path == root {
@@ -262,7 +286,10 @@ fn write_diff(
         if old == new {
             return Ok(Amount::Bytes { before: 0, after: 0 });
         }
-        binary::write(out, old, new)?;
+        match options.binary_contents {
+            true => binary::write(out, old, new)?,
+            false => write_parts(out, &[b"Binary files ", &a, b" and ", &b, b" differ\n"])?,
+        }
         return Ok(Amount::Bytes { before: old.len() as u64, after: new.len() as u64 });
     }
     if old == new {

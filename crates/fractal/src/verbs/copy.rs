@@ -1,7 +1,7 @@
 //! `cp`: files into a sandbox, and out of it.
 
 use crate::view::path_of;
-use crate::{Caller, Engine, record};
+use crate::{Caller, Engine, base, record};
 use fractal_jail::layer::{Bounds, CopyOptions, Layer, Step, View, Writer, copy_out};
 use fractal_model::{ArchiveReply, EntryKind, Error, Result, SandboxPath, Tier};
 use fractal_store::{Reads, SandboxRow, now_ms};
@@ -110,6 +110,7 @@ fn into(
         None => return Err(Error::invalid(format!("{} names no file", from.display()))),
     };
     put(&writer, &host, &root, &target, &mut reply)?;
+    let mut put_at = vec![target.clone()];
     if meta.is_dir() {
         let mut list = Vec::new();
         host.walk(&root, &Bounds::default(), |path, _| {
@@ -120,8 +121,10 @@ fn into(
             let relative = &path.relative()[root.relative().len()..];
             let to = SandboxPath::parse([target.relative(), relative].concat())?;
             put(&writer, &host, &path, &to, &mut reply)?;
+            put_at.push(to);
         }
     }
+    base::note_injected(engine, row, &engine.views(row, row.base)?.top(), &put_at)?;
     note(engine, caller, row, "in")?;
     Ok(reply)
 }

@@ -1,7 +1,7 @@
 //! `drop`: forget sandboxes. Legal in every state, and twice; records stay.
 
 use crate::{Caller, Engine, record};
-use fractal_model::{Id, Reply, Result};
+use fractal_model::{Id, RecordBody, Reply, Result};
 use fractal_store::{Reads, RunRow, SandboxRow, Tx, process_start};
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ pub fn drop(engine: &Engine, caller: &Caller, selectors: &[String], force: bool)
 pub fn remembered(engine: &Engine, text: &str) -> Result<Option<Id>> {
     const LOOK_BACK: u64 = 2_000;
     let records = engine.store.journal(None, LOOK_BACK)?;
-    let matches = |body: &fractal_model::RecordBody| {
+    let matches = |body: &RecordBody| {
         body.name.as_deref() == Some(text) || body.sandbox.is_some_and(|id| id.as_str() == text)
     };
     Ok(records
@@ -47,6 +47,17 @@ pub fn remembered(engine: &Engine, text: &str) -> Result<Option<Id>> {
 
 /// Stops what runs in it, removes its row, and the layers nobody else needs.
 pub fn drop_row(engine: &Engine, caller: &Caller, row: &SandboxRow) -> Result<()> {
+    let mut body = record(caller, "drop", Some(row));
+    body.after = None;
+    remove(engine, row, Some(body))
+}
+
+/// The same for a sandbox that a verb made for itself, without a record.
+pub fn forget(engine: &Engine, row: &SandboxRow) -> Result<()> {
+    remove(engine, row, None)
+}
+
+fn remove(engine: &Engine, row: &SandboxRow, body: Option<RecordBody>) -> Result<()> {
     // Whoever waits for a run gets an answer; who does not take it is ended.
     if crate::living::end_all(engine, row, GRACE).is_err() {
         stop_runs(engine, row.id)?;
@@ -61,16 +72,14 @@ pub fn drop_row(engine: &Engine, caller: &Caller, row: &SandboxRow) -> Result<()
     // From the top down, so that each layer has lost what stood on it.
     candidates.sort_unstable_by(|a, b| b.cmp(a));
     candidates.dedup();
-    let mut body = record(caller, "drop", Some(row));
-    body.after = None;
     let unused = engine.store.transact(|tx| {
         tx.delete_sandbox(row.id)?;
         let unused = delete_unused(tx, candidates)?;
-        tx.append(body)?;
+        body.map_or(Ok(()), |body| tx.append(body).map(|_| ()))?;
         Ok(unused)
     })?;
     unused.into_iter().try_for_each(|id| engine.store.discard_layer(id))?;
-    Ok(())
+    Ok(engine.store.discard_base(row.id)?)
 }
 
 /// Deletes those that nothing stands on. Ids grow with time, but two of one

@@ -18,10 +18,7 @@ pub fn undo(
     dry_run: bool,
 ) -> Result<PromoteReply> {
     let rows = engine.store.applies()?;
-    let row = match promotion {
-        Some(text) => named(&rows, text)?,
-        None => latest(&rows, &caller.directory)?,
-    };
+    let row = find(&rows, promotion, &caller.directory)?;
     require_undoable(row)?;
     let inverse = inverse(engine, row)?;
     let record = body(caller, row, &inverse);
@@ -33,6 +30,25 @@ pub fn undo(
     reply.undo = Some(carry_out(engine, job, Some(row.id))?.undo);
     reply.verdict = if reply.applied.is_empty() { Verdict::Nothing } else { Verdict::Applied };
     Ok(reply)
+}
+
+/// The promotion that was named, or the latest one of a directory.
+pub fn find<'r>(
+    rows: &'r [ApplyRow],
+    promotion: Option<&str>,
+    directory: &Path,
+) -> Result<&'r ApplyRow> {
+    match promotion {
+        Some(text) => named(rows, text),
+        None => latest(rows, directory),
+    }
+}
+
+/// Whether every path is still as the promotion left it.
+pub fn still_stands(engine: &Engine, row: &ApplyRow) -> Result<bool> {
+    let inverse = inverse(engine, row)?;
+    let whole = crate::apply::length(engine, row.id)?;
+    Ok(inverse.conflicts.is_empty() && inverse.steps.len() == whole)
 }
 
 /// By its id, or by the beginning of it if there is only one such.

@@ -24,7 +24,7 @@ impl World {
         store.stack(row.top).unwrap().len()
     }
 
-    fn layers(&self) -> usize {
+    pub fn layers(&self) -> usize {
         std::fs::read_dir(self.engine.home().join("layers")).unwrap().count()
     }
 }

@@ -1,11 +1,17 @@
 //! Tests of the engine on real sandboxes.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod attempts;
+mod checks;
 mod copied;
 mod crash;
 mod deep;
+mod frozen;
 mod histories;
 mod live;
+mod lost_updates;
+mod promote;
 mod spawner;
+mod update;
 mod verbs;
 mod world;

@@ -76,13 +76,18 @@ impl Entry {
         }
     }
 
+    /// Filesystem and inode: what names a file for as long as it exists.
+    pub fn inode(&self) -> (u64, u64) {
+        (self.raw.dev, self.raw.ino)
+    }
+
     pub(super) fn is_dir(&self) -> bool {
         self.kind == EntryKind::Directory
     }
 
     /// Whether everything but a regular file's content is the same. Times do
     /// not count, and neither do bits that are never given out.
-    pub(super) fn same_but_content(&self, other: &Entry) -> bool {
+    pub fn same_but_content(&self, other: &Entry) -> bool {
         let same_mode = self.kind == EntryKind::Symlink || self.mode == other.mode;
         // In layers of an unprivileged user everything is theirs.
         let meaningful = self.raw.owned && other.raw.owned;

@@ -43,12 +43,14 @@ pub fn is_whole(layer: &Path, path: &SandboxPath) -> Result<bool> {
 /// Copies the directory at `path`, as `view` shows it, into the layer in
 /// `layer`, in place of what the layer says about it. Builds it in `staging`,
 /// a new directory on the same filesystem, and leaves there what it replaced.
+/// Owners are kept if asked, which takes root.
 pub fn make_whole(
     view: &View,
     path: &SandboxPath,
     layer: &Path,
     staging: &Path,
     bounds: &Bounds,
+    keep_owner: bool,
 ) -> Result<Copied> {
     measure(view, path, bounds)?;
     let name = path.components().last().unwrap_or_default().to_vec();
@@ -61,7 +63,7 @@ pub fn make_whole(
         source,
     })?;
     let aside = open_trusted(staging)?;
-    let options = CopyOptions { exact: true, bounds: *bounds, ..CopyOptions::default() };
+    let options = CopyOptions { keep_owner, exact: true, bounds: *bounds };
     let copied = copy_out(view, path, aside.as_fd(), OsStr::from_bytes(&name), &options)?;
     if copied.truncated {
         return Err(too_large(path, copied.bytes, bounds));

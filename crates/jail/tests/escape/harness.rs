@@ -263,7 +263,7 @@ fn ready(spec: &Spec) -> Spec {
         let host = Some(Layer::open(Path::new("/")).unwrap());
         let view = View { host, ..View::default() };
         let staging = layer.join(format!("work/{}-copy", spec.label));
-        make_whole(&view, &project, &layer, &staging, &Bounds::default()).unwrap();
+        make_whole(&view, &project, &layer, &staging, &Bounds::default(), false).unwrap();
     }
     spec
 }

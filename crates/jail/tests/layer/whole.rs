@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 
 fn make(scene: &Scene, at: &str, bounds: &Bounds) -> Result<Copied, LayerError> {
     make_dir(&scene.out("tree"));
-    make_whole(&scene.top_view(), &path(at), &scene.out(""), &scene.out("staging"), bounds)
+    make_whole(&scene.top_view(), &path(at), &scene.out(""), &scene.out("staging"), bounds, false)
 }
 
 fn whole(scene: &Scene, at: &str) -> bool {

@@ -1,9 +1,288 @@
 //! `try`: several ways side by side, checked, compared and ranked.
+//!
+//! Each attempt is an ordinary run in a fork of reality and leaves an ordinary
+//! sandbox; `plan` decides, `work` carries out one attempt, this file lets
+//! several of them go at once and puts them in order at the end. One attempt's
+//! failure is its own.
 
-use crate::{Caller, Engine};
-use fractal_model::{Code, Error, Result, Try, TryReply};
+pub mod measure;
+pub mod plan;
+pub mod work;
 
-pub fn try_all(engine: &Engine, caller: &Caller, asked: Try) -> Result<TryReply> {
-    let _ = (engine, caller, asked);
-    Err(Error::new(Code::Unsupported, "not in this build yet"))
+use crate::budget::Budget;
+use crate::{Caller, Engine, RunIo, living, record, stale};
+use fractal_jail::Input;
+use fractal_model::rank::{self, Changed, Evidence, Order, Ranking};
+use fractal_model::{
+    AttemptReport, BaseKind, BaseReport, CheckReport, Error, RankBy, Result, Run, Try, TryReply,
+};
+use fractal_store::{Reads, SandboxRow, now_ms};
+use plan::Plan;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+use work::Work;
+
+/// What happens while attempts run.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// An attempt's command has begun.
+    Running {
+        /// The attempt.
+        name: &'a str,
+    },
+    /// A check of it has begun.
+    Checking {
+        /// The attempt.
+        name: &'a str,
+        /// The check.
+        check: &'a str,
+    },
+    /// It is over; its rank is not known yet.
+    Finished(&'a AttemptReport),
+    /// The checks look at the untouched base.
+    Base,
+}
+
+/// Who wants to know. Called from several threads.
+pub type Watch<'a> = &'a (dyn Fn(Progress<'_>) + Sync);
+
+/// An attempt that is over.
+pub struct Done {
+    pub report: AttemptReport,
+    pub changed: Changed,
+    pub notes: Vec<String>,
+    /// Why it could not be started.
+    pub error: Option<Error>,
+}
+
+/// How often those who were called off are looked for.
+const PULSE: Duration = Duration::from_millis(10);
+
+pub fn try_all(engine: &Engine, caller: &Caller, asked: Try, watch: Watch<'_>) -> Result<TryReply> {
+    let plan = Plan::new(engine, caller, asked)?;
+    let budget = Budget::of_ms(plan.budget_ms);
+    let work = Work { engine, caller, plan: &plan, budget: &budget, watch };
+    if plan.run.base == BaseKind::Frozen {
+        work.make_base()?;
+    }
+    let (mut done, checks) = carry_out(&work);
+    work.drop_base()?;
+    if let Some(error) = all_refused(&mut done) {
+        return Err(error);
+    }
+    let order = in_order(engine, caller, &plan.judging.ranking, &done)
+        .map_err(|error| still_there(error, &done))?;
+    let mut reply = answer(done, order, checks);
+    reply.base.kind = plan.run.base;
+    reply.base.behind = behind(engine, caller, &reply)?;
+    if budget.is_spent() {
+        reply.notes.push("the budget was used up".to_owned());
+    }
+    if plan.judging.checks.is_empty() {
+        reply.notes.push("no checks: whoever exits 0 passes (--check NAME='CMD')".to_owned());
+    }
+    write_down(engine, caller, &plan, &reply)?;
+    Ok(reply)
+}
+
+/// What a worker hands in.
+enum Over {
+    Attempt(usize, Box<Done>),
+    Base(Result<Vec<CheckReport>>),
+}
+
+/// Lets all attempts run, and the checks on the untouched base after them, on
+/// so many threads. Everything has ended when it returns.
+fn carry_out(work: &Work<'_>) -> (Vec<Done>, Result<Vec<CheckReport>>) {
+    let next = AtomicUsize::new(0);
+    let (send, receive) = channel();
+    std::thread::scope(|scope| {
+        for _ in 0..work.plan.jobs {
+            let (send, next) = (send.clone(), &next);
+            scope.spawn(move || worker(work, next, &send));
+        }
+        drop(send);
+        collect(work, &receive)
+    })
+}
+
+fn worker(work: &Work<'_>, next: &AtomicUsize, send: &Sender<Over>) {
+    let count = work.plan.attempts.len();
+    loop {
+        let over = match next.fetch_add(1, Ordering::Relaxed) {
+            index if index < count => Over::Attempt(index, Box::new(work.attempt(index))),
+            index if index == count && !work.plan.judging.checks.is_empty() => {
+                Over::Base(if work.budget.is_called_off() {
+                    Ok(Vec::new())
+                } else {
+                    work.check_base()
+                })
+            }
+            _ => return,
+        };
+        if send.send(over).is_err() {
+            return;
+        }
+    }
+}
+
+/// Takes what the workers hand in, and ends the rest when they are called off.
+fn collect(work: &Work<'_>, receive: &Receiver<Over>) -> (Vec<Done>, Result<Vec<CheckReport>>) {
+    let mut done: Vec<Option<Done>> = work.plan.attempts.iter().map(|_| None).collect();
+    let mut checks = Ok(Vec::new());
+    let mut ended = BTreeSet::new();
+    loop {
+        match receive.recv_timeout(PULSE) {
+            Ok(Over::Attempt(index, one)) => {
+                let passes = rank::ruled_out(&one.report).is_none();
+                done[index] = Some(*one);
+                if passes && work.plan.stop_first {
+                    work.budget.call_off();
+                }
+            }
+            Ok(Over::Base(said)) => checks = said,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if work.budget.is_called_off() {
+            let names = work.plan.attempts.iter().zip(&done).filter(|(_, done)| done.is_none());
+            let names = names.map(|(planned, _)| planned.sandbox.as_str());
+            end(work.engine, names.chain([work.plan.base_name.as_str()]), &mut ended);
+        }
+    }
+    if work.budget.is_called_off() && checks.is_err() {
+        checks = Ok(Vec::new());
+    }
+    (done.into_iter().flatten().collect(), checks)
+}
+
+/// Ends what runs in these sandboxes and in throw-away children of them, as
+/// far as it has begun; whoever waits for it goes on.
+fn end<'n>(
+    engine: &Engine,
+    names: impl Iterator<Item = &'n str>,
+    ended: &mut BTreeSet<fractal_model::Id>,
+) {
+    for name in names {
+        let Ok(Some(row)) = engine.store.sandbox_named(name) else { continue };
+        let children = engine.store.children(row.id).unwrap_or_default();
+        for row in children.iter().chain([&row]) {
+            living::end_begun(engine, row, ended);
+        }
+    }
+}
+
+/// The first error, when not a single attempt could be started: then nothing
+/// has happened, and it is the request that was wrong.
+fn all_refused(done: &mut [Done]) -> Option<Error> {
+    let refused = done.iter().all(|one| one.error.is_some());
+    if refused { done.first_mut()?.error.take() } else { None }
+}
+
+/// Puts evidence in order, with a command's help if one was named.
+pub fn in_order(
+    engine: &Engine,
+    caller: &Caller,
+    ranking: &Ranking,
+    done: &[Done],
+) -> Result<Order> {
+    let evidence: Vec<Evidence<'_>> =
+        done.iter().map(|one| Evidence { report: &one.report, changed: &one.changed }).collect();
+    let RankBy::Command(command) = &ranking.by else { return Ok(rank::rank(&evidence, ranking)) };
+    let passing: Vec<&AttemptReport> =
+        done.iter().map(|one| &one.report).filter(|r| rank::ruled_out(r).is_none()).collect();
+    if passing.is_empty() {
+        return Ok(rank::rank(&evidence, ranking));
+    }
+    let text = json!({ "attempts": passing }).to_string();
+    let run = Run {
+        command: ["sh", "-c", command].map(str::to_owned).into(),
+        discard: true,
+        ..Run::default()
+    };
+    let io = RunIo::capturing(Input::Bytes(text.into_bytes()));
+    let reply = super::run::run(engine, caller, run, io)?;
+    if reply.exit != 0 {
+        let last = reply.stderr.lines().last().unwrap_or_default().to_owned();
+        let what = format!("the rank command returned {}: {last}", reply.exit);
+        return Err(Error::invalid(what.trim_end_matches([':', ' ']).to_owned())
+            .hint("it gets JSON on its input and prints the attempts' names, best first"));
+    }
+    rank::rank_as_said(&evidence, ranking, &reply.stdout)
+}
+
+/// An order that could not be found does not undo the attempts.
+fn still_there(error: Error, done: &[Done]) -> Error {
+    let names = done.iter().filter_map(|one| one.report.sandbox.as_deref());
+    let names = names.collect::<Vec<_>>().join(" ");
+    let hint = error.hint.clone().map(|hint| format!("{hint}; ")).unwrap_or_default();
+    error.hint(format!("{hint}the attempts are kept: `fractal compare {names}`"))
+}
+
+/// The reply, best first.
+pub fn answer(mut done: Vec<Done>, order: Order, base: Result<Vec<CheckReport>>) -> TryReply {
+    for (one, (rank, why)) in done.iter_mut().zip(order.ranks.iter().zip(order.whys)) {
+        (one.report.rank, one.report.why) = (*rank, why);
+    }
+    let winner = order.winner.map(|at| done[at].report.name.clone());
+    let overlap = {
+        let kept = done.iter().filter(|one| one.report.sandbox.is_some());
+        measure::overlap(
+            &kept.map(|one| (one.report.name.as_str(), &one.changed)).collect::<Vec<_>>(),
+        )
+    };
+    let mut notes: Vec<String> = done.iter().flat_map(|one| one.notes.clone()).collect();
+    notes.extend(order.notes);
+    let base = base.unwrap_or_else(|error| {
+        notes.push(format!("the untouched base could not be checked: {error}"));
+        Vec::new()
+    });
+    let mut reports: Vec<Option<AttemptReport>> =
+        done.into_iter().map(|one| Some(one.report)).collect();
+    let attempts: Vec<AttemptReport> =
+        rank::table_order(&order.ranks).iter().filter_map(|at| reports[*at].take()).collect();
+    notes.extend(rank::suspects(&attempts, &base));
+    TryReply {
+        attempts,
+        winner,
+        base: BaseReport { checks: base, ..BaseReport::default() },
+        notes,
+        overlap,
+    }
+}
+
+/// The sandbox of an attempt.
+fn row_of(engine: &Engine, caller: &Caller, report: &AttemptReport) -> Option<SandboxRow> {
+    engine.find(caller, Some(report.sandbox.as_deref()?)).ok()
+}
+
+/// Files that changed outside since the forks.
+fn behind(engine: &Engine, caller: &Caller, reply: &TryReply) -> Result<u64> {
+    let mut rows = reply.attempts.iter().filter_map(|one| row_of(engine, caller, one));
+    let stale = rows.next().and_then(|row| stale::look(&row, engine.home()));
+    Ok(stale.map_or(0, |stale| stale.changed.len() as u64))
+}
+
+/// One record for all, on the winner if there is one; and the winner becomes
+/// the latest sandbox of the directory, which verbs without a name mean.
+fn write_down(engine: &Engine, caller: &Caller, plan: &Plan, reply: &TryReply) -> Result<()> {
+    let best = reply.attempts.first().filter(|_| reply.winner.is_some());
+    let winner = best.and_then(|report| row_of(engine, caller, report));
+    let mut body = record(caller, "try", winner.as_ref());
+    let attempt = |one: &AttemptReport| json!({ "name": one.name, "sandbox": one.sandbox, "exit": one.exit, "rank": one.rank, "why": one.why });
+    let checks: Vec<&str> = plan.judging.checks.iter().map(|check| check.name.as_str()).collect();
+    body.detail = json!({
+        "attempts": reply.attempts.iter().map(attempt).collect::<Vec<_>>(),
+        "winner": reply.winner, "checks": checks, "rank": plan.judging.ranking.by.to_string(),
+    });
+    engine.store.transact(|tx| {
+        if let Some(row) = &winner {
+            tx.touch_sandbox(row.id, now_ms())?;
+        }
+        tx.append(body)
+    })?;
+    Ok(())
 }

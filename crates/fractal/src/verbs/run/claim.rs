@@ -1,10 +1,11 @@
 //! Rows and directories that say "a run is under way here".
 
+use super::super::seal;
 use super::place::Place;
-use crate::{Engine, insert_layer, template};
+use crate::{Engine, capture, insert_layer, template};
 use fractal_jail::Living;
-use fractal_model::{Code, Error, Id, MountSource, Result, Tier};
-use fractal_store::{Reads, RunRow, SandboxRow, Tx, now_ms, process_start};
+use fractal_model::{BaseKind, Code, Error, Id, MountSource, Result, Tier};
+use fractal_store::{Reads, RunRow, SandboxRow, Tx, new_id, now_ms, process_start};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) fn claim(engine: &Engine, place: &mut Place) -> Result<()> {
     if place.in_memory.is_some() {
         return Ok(());
+    }
+    if let Some(parent) = place.parent.clone() {
+        return claim_child(engine, place, parent);
     }
     if place.is_new {
         return claim_new(engine, place);
@@ -57,13 +61,13 @@ fn claim_new(engine: &Engine, place: &mut Place) -> Result<()> {
                 row.name
             )));
     }
-    super::copied::freeze(engine, place)?;
+    let made = freeze(engine, place)?;
     let row = &place.row;
     store.new_layer_dir(row.top)?;
     prepare_scratch(engine, row)?;
     let living = living_row(place);
     let inserted = store.transact_relaxed(|tx| {
-        if let Some(base) = row.base {
+        if let Some(base) = made {
             insert_layer(tx, base, None)?;
             tx.seal_layer(base, 0)?;
         }
@@ -73,10 +77,46 @@ fn claim_new(engine: &Engine, place: &mut Place) -> Result<()> {
     });
     if let Err(error) = inserted {
         let _ = store.discard_layer(row.top);
-        row.base.into_iter().for_each(|base| drop(store.discard_layer(base)));
+        made.into_iter().for_each(|base| drop(store.discard_layer(base)));
         return Err(error.into());
     }
     Ok(store.dirty_layer(row.top, &label(place.run_id))?)
+}
+
+/// Gives a new sandbox a base of its own, where it is to have one; returns the
+/// layer if it is in no table yet.
+fn freeze(engine: &Engine, place: &mut Place) -> Result<Option<Id>> {
+    if place.tier == Tier::Copied {
+        return super::copied::freeze(engine, place).map(Some);
+    }
+    if place.base == BaseKind::Frozen {
+        place.row.base = Some(capture::capture(engine, &place.row)?);
+        // Ids grow with time, and what stands on a layer is younger than it.
+        place.row.top = new_id();
+    }
+    Ok(None)
+}
+
+/// Seals what the parent holds now and puts an empty top on it, in one
+/// transaction: nobody can take the sealed layer away in between.
+fn claim_child(engine: &Engine, place: &mut Place, parent: SandboxRow) -> Result<()> {
+    let store = &engine.store;
+    store.new_layer_dir(place.row.top)?;
+    let claimed = seal::while_sealed(engine, parent, |parent, seal| {
+        place.row.base = seal.layer;
+        let living = living_row(place);
+        store.transact_relaxed(|tx| {
+            seal.write(tx, parent)?;
+            insert_layer(tx, place.row.top, place.row.base)?;
+            tx.insert_sandbox(&place.row)?;
+            tx.insert_run(&living)
+        })
+    });
+    if let Err(error) = claimed {
+        let _ = store.discard_layer(place.row.top);
+        return Err(error);
+    }
+    Ok(store.dirty_layer(place.row.top, &label(place.run_id))?)
 }
 
 /// False when we have to look again: somebody came, or the one to join went.

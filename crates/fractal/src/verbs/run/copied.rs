@@ -47,10 +47,7 @@ pub(super) fn check(engine: &Engine, caller: &Caller, run: &Run, place: &Place) 
 
 /// Makes the base of a new sandbox. Its rows are written later, so a copy that
 /// is interrupted is a directory that nobody knows and `gc` removes.
-pub(super) fn freeze(engine: &Engine, place: &mut Place) -> Result<()> {
-    if place.tier != Tier::Copied {
-        return Ok(());
-    }
+pub(super) fn freeze(engine: &Engine, place: &mut Place) -> Result<Id> {
     // Ids grow with time, and what stands on a layer is younger than it.
     let (store, base) = (&engine.store, place.row.top);
     let view = engine.host_view(&place.row, Vec::new())?;
@@ -66,7 +63,7 @@ pub(super) fn freeze(engine: &Engine, place: &mut Place) -> Result<()> {
     }
     place.row.base = Some(base);
     place.row.top = new_id();
-    Ok(())
+    Ok(base)
 }
 
 /// Makes the top whole, unless it is already or another run lives on it.
@@ -88,7 +85,8 @@ fn copy(engine: &Engine, place: &Place, view: &View, layer: Id) -> Result<()> {
     let bounds = Bounds { bytes_max, ..Bounds::default() };
     let name = format!("{}{STAGING}", label(place.run_id));
     let staging = store.layer_work(layer).join(&name);
-    let made = make_whole(view, &path_of(project)?, &store.layer_dir(layer), &staging, &bounds);
+    let made =
+        make_whole(view, &path_of(project)?, &store.layer_dir(layer), &staging, &bounds, false);
     // What was there before, or what a failure left.
     store.discard_work(layer, &name)?;
     made.map(|_| ()).map_err(|error| explained(error, place))

@@ -5,7 +5,7 @@ use crate::template::Template;
 use crate::{Caller, Engine, environment, names, stale};
 use fractal_jail::Living;
 use fractal_model::{
-    Code, Error, Id, Limits, MountSource, Name, Network, Policy, Result, Run, Tier, Wider,
+    BaseKind, Code, Error, Id, Limits, MountSource, Name, Network, Policy, Result, Run, Tier, Wider,
 };
 use fractal_store::{SandboxRow, new_id, now_ms};
 use std::path::PathBuf;
@@ -23,6 +23,10 @@ pub(super) struct Place {
     pub policy: Policy,
     pub template: Option<Template>,
     pub is_new: bool,
+    /// The sandbox that a throw-away run stands on, where it is not reality.
+    pub parent: Option<SandboxRow>,
+    /// What a new sandbox is to stand on.
+    pub base: BaseKind,
     /// The top lives in memory and the sandbox in no table.
     pub in_memory: Option<u64>,
 }
@@ -46,8 +50,41 @@ fn choose_tier(engine: &Engine, policy: &Policy) -> Result<Tier> {
 
 pub(super) fn decide(engine: &Engine, caller: &Caller, run: &Run) -> Result<Place> {
     match &run.sandbox {
+        Some(selector) if run.discard => decide_child(engine, caller, run, selector),
         Some(selector) => decide_existing(engine, caller, run, selector),
         None => decide_new(engine, caller, run),
+    }
+}
+
+/// A throw-away run in a sandbox happens in a child of it, so that the
+/// sandbox stays as it is and others may go on in it. The child's top is on
+/// disk: what checks build would not always fit into memory.
+fn decide_child(engine: &Engine, caller: &Caller, run: &Run, selector: &str) -> Result<Place> {
+    let mut place = decide_existing(engine, caller, run, selector)?;
+    let parent = place.row.clone();
+    let (id, now) = (new_id(), now_ms());
+    place.row = SandboxRow {
+        id,
+        name: new_name(run, id)?,
+        parent: Some(parent.id),
+        top: new_id(),
+        policy: caller.policy.meet(&parent.policy),
+        created_ms: now,
+        touched_ms: now,
+        // Should its process be killed, it expires at once.
+        ttl_ms: Some(0),
+        epoch: 0,
+        ..parent.clone()
+    };
+    place.is_new = true;
+    place.parent = Some(parent);
+    Ok(place)
+}
+
+fn new_name(run: &Run, id: Id) -> Result<String> {
+    match &run.name {
+        Some(name) => Ok(Name::parse(name)?.to_string()),
+        None => Ok(names::for_id(id)),
     }
 }
 
@@ -68,6 +105,8 @@ fn decide_existing(engine: &Engine, caller: &Caller, run: &Run, selector: &str) 
         policy,
         template,
         is_new: false,
+        parent: None,
+        base: BaseKind::Live,
         in_memory: None,
     })
 }
@@ -81,7 +120,8 @@ fn decide_new(engine: &Engine, caller: &Caller, run: &Run) -> Result<Place> {
     let policy = policy.meet(&for_one_run(caller, run, Some(&template))?).meet(&caller.policy);
     let tier = choose_tier(engine, &policy)?;
     // A copy is a directory on disk.
-    let in_memory = memory_for(run, &template, &policy).filter(|_| tier != Tier::Copied);
+    let on_disk = tier == Tier::Copied || run.base == BaseKind::Frozen;
+    let in_memory = memory_for(run, &template, &policy).filter(|_| !on_disk);
     Ok(Place {
         row,
         run_id: new_id(),
@@ -90,6 +130,8 @@ fn decide_new(engine: &Engine, caller: &Caller, run: &Run) -> Result<Place> {
         policy,
         template: Some(template),
         is_new: true,
+        parent: None,
+        base: run.base,
         in_memory,
     })
 }
@@ -101,6 +143,21 @@ fn for_one_run(caller: &Caller, run: &Run, template: Option<&Template>) -> Resul
     let limits =
         Limits { time_ms: given.time_ms, output_bytes: given.output_bytes, ..Limits::default() };
     Ok(Policy { limits, ..Policy::default() })
+}
+
+/// The time limit of a run under this policy and template where this one is
+/// asked for, or the usual one; never more than is allowed.
+pub fn time_ms(
+    caller: &Caller,
+    policy: &Policy,
+    template: &str,
+    asked: Option<u64>,
+) -> Result<Option<u64>> {
+    let limits = Limits { time_ms: asked, ..Limits::default() };
+    let run = Run { ask: Policy { limits, ..Policy::default() }, ..Run::default() };
+    let template = Template::find(caller, template).ok();
+    let own = for_one_run(caller, &run, template.as_ref())?;
+    Ok(caller.policy.meet(policy).meet(&own).limits.time_ms)
 }
 
 /// What is asked must lie within what is allowed: lowering it silently would
@@ -168,14 +225,10 @@ fn new_row(
     policy: &Policy,
 ) -> Result<SandboxRow> {
     let id = new_id();
-    let name = match &run.name {
-        Some(name) => Name::parse(name)?.to_string(),
-        None => names::for_id(id),
-    };
     let now = now_ms();
     Ok(SandboxRow {
         id,
-        name,
+        name: new_name(run, id)?,
         parent: None,
         base: None,
         top: new_id(),
@@ -216,7 +269,7 @@ fn memory_for(run: &Run, template: &Template, policy: &Policy) -> Option<u64> {
     }
 }
 
-fn memory_total_bytes() -> u64 {
+pub fn memory_total_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     info.totalram as u64 * u64::from(info.mem_unit)
 }

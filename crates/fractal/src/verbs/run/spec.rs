@@ -11,7 +11,9 @@ use std::path::PathBuf;
 
 pub(super) fn spec(engine: &Engine, caller: &Caller, run: &Run, place: &Place) -> Result<Spec> {
     let row = &place.row;
-    let stack = if place.is_new { Vec::new() } else { engine.store.stack(row.top)? };
+    // The top of a fork of reality stands on nothing, and may be in no table.
+    let bare = place.is_new && place.parent.is_none();
+    let stack = if bare { Vec::new() } else { engine.store.stack(row.top)? };
     engine.adopt_copies(row, &stack)?;
     let sealed = stack.iter().skip(1).map(|layer| layer.id.to_string()).collect();
     let top = match place.in_memory {

@@ -1,0 +1,164 @@
+//! How promotions read, for `promote` and for `try --promote`.
+
+use crate::failure::Failure;
+use crate::session::Session;
+use crate::table::{plain, plural};
+use fractal::model::{CheckReport, CheckResult, LeftOut, PromoteReply, Verdict};
+use std::path::Path;
+
+/// Paths that are listed one by one.
+const LISTED_MAX: usize = 50;
+
+/// The exit status that tells a script how it went.
+pub fn status(reply: &PromoteReply) -> u8 {
+    use fractal::Code;
+    match reply.verdict {
+        Verdict::Applied | Verdict::Nothing | Verdict::Planned => 0,
+        Verdict::Gate => Code::Gate.exit_status(),
+        Verdict::Denied => Code::Denied.exit_status(),
+        Verdict::Conflict => Code::Conflict.exit_status(),
+    }
+}
+
+/// One line per path on standard output, the rest beside it.
+pub fn tell(session: &Session, reply: &PromoteReply) -> Result<u8, Failure> {
+    session.print(&list(reply, session.directory()))?;
+    remarks(session, reply);
+    Ok(0)
+}
+
+fn list(reply: &PromoteReply, here: &Path) -> String {
+    let mut text = String::new();
+    for applied in reply.applied.iter().take(LISTED_MAX) {
+        let merged = if applied.merged { " (joined with an edit outside)" } else { "" };
+        let path = shown(&applied.path, here);
+        text.push_str(&format!("{}\t{path}{merged}\n", applied.kind.letter()));
+    }
+    if reply.applied.len() > LISTED_MAX {
+        text.push_str(&format!("… and {} more\n", reply.applied.len() - LISTED_MAX));
+    }
+    text
+}
+
+/// The same for a sandbox that was moved onto today's reality.
+pub fn tell_update(session: &Session, reply: &PromoteReply) -> Result<u8, Failure> {
+    let name = reply.sandbox.as_deref().unwrap_or_default();
+    session.print(&list(reply, session.directory()))?;
+    reply.notes.iter().for_each(|note| session.note(note));
+    let paths = plural(reply.applied.len(), "path");
+    match reply.verdict {
+        Verdict::Applied => {
+            session.note(&format!("{name} stands on today's reality: {paths} moved"))
+        }
+        Verdict::Nothing => session.note(&format!("{name} stands on today's reality already")),
+        Verdict::Planned => session.note(&format!("would move {paths}; nothing was done")),
+        _ => closing(session, reply, name).iter().for_each(|line| session.note(line)),
+    }
+    Ok(0)
+}
+
+/// What a person should know, and what to type next.
+pub fn remarks(session: &Session, reply: &PromoteReply) {
+    for check in &reply.checks {
+        session.note(&checked(check));
+    }
+    for left in &reply.left_out {
+        session.note(&left_out(left));
+    }
+    for note in &reply.notes {
+        session.note(note);
+    }
+    let name = reply.sandbox.as_deref().unwrap_or_default();
+    for line in closing(session, reply, name) {
+        session.note(&line);
+    }
+}
+
+fn closing(session: &Session, reply: &PromoteReply, name: &str) -> Vec<String> {
+    let here = session.directory();
+    match reply.verdict {
+        Verdict::Applied => vec![applied(reply, name)],
+        Verdict::Nothing => vec![format!("nothing to promote: {} has all of it", reply.stage)],
+        Verdict::Planned => {
+            let paths = plural(reply.applied.len(), "path");
+            vec![format!("would promote {paths} into {}; nothing was written", reply.stage)]
+        }
+        Verdict::Conflict => {
+            let line = |conflict: &fractal::model::Conflict| {
+                format!("conflict: {}: {}", shown(&conflict.path, here), plain(&conflict.why))
+            };
+            let mut lines: Vec<String> =
+                reply.conflicts.iter().take(LISTED_MAX).map(line).collect();
+            let count = plural(reply.conflicts.len(), "conflict");
+            lines.push(format!("error: {count} with {}; nothing was written", reply.stage));
+            lines.push("hint: choose with `--ours PATH` or `--theirs PATH`, or bring the rest with `--only PATH`".to_owned());
+            lines
+        }
+        Verdict::Gate => vec![
+            "error: the gate did not let it pass; nothing was written".to_owned(),
+            format!("hint: look inside with `fractal enter {name}`, mend it and promote again"),
+        ],
+        Verdict::Denied => {
+            let line = |path: &String| format!("runs by itself: {}", shown(path, here));
+            let mut lines: Vec<String> = reply.autorun.iter().take(LISTED_MAX).map(line).collect();
+            lines.push(
+                "error: files that run by themselves were not asked for; nothing was written"
+                    .to_owned(),
+            );
+            lines.push(format!(
+                "hint: read them with `fractal diff {name}`, then add `--allow-autorun`"
+            ));
+            lines
+        }
+    }
+}
+
+fn applied(reply: &PromoteReply, name: &str) -> String {
+    let paths = plural(reply.applied.len(), "path");
+    match (&reply.made, reply.undo) {
+        (Some(made), _) if made.len() <= 64 => {
+            format!("made commit {} of {name}: {paths}", plain(made))
+        }
+        (Some(_), _) => format!("made a patch of {name}: {paths}"),
+        (None, Some(undo)) => {
+            format!("promoted {name} into {}: {paths} (fractal undo {undo})", reply.stage)
+        }
+        (None, None) => format!("promoted {name} into {}: {paths}", reply.stage),
+    }
+}
+
+/// `✗ test: failed with exit status 1`, and the end of what it printed.
+fn checked(check: &CheckReport) -> String {
+    let name = plain(&check.name);
+    if check.result == CheckResult::Pass {
+        return format!("✓ {name}");
+    }
+    let why = check.why.as_deref().map_or_else(|| check.result.name().to_owned(), plain);
+    let output = check.output.trim_end();
+    let lines: Vec<String> = output.lines().map(|line| format!("    {}", plain(line))).collect();
+    let tail = if lines.is_empty() { String::new() } else { format!("\n{}", lines.join("\n")) };
+    let optional = if check.required { "" } else { " (not required)" };
+    format!("✗ {name}: {why}{optional}{tail}")
+}
+
+fn left_out(left: &LeftOut) -> String {
+    let count = plural(left.count as usize, "path");
+    match left.why.as_str() {
+        "ignored" => format!("left out: {count} that git ignores (--ignored)"),
+        "injected" => format!("left out: {count} that were copied in (--ignored)"),
+        "git" => format!("left out: {count} inside .git (--git)"),
+        "outside" => format!("left out: {count} outside the project (--outside)"),
+        "special" => format!("left out: {count} that are fifos, sockets or devices"),
+        "only" => format!("left out: {count} that were not named"),
+        "theirs" => format!("left as they are: {count}"),
+        other => format!("left out: {count} ({other})"),
+    }
+}
+
+/// A path as the caller would type it.
+pub fn shown(path: &str, here: &Path) -> String {
+    match Path::new(path).strip_prefix(here) {
+        Ok(below) if !below.as_os_str().is_empty() => plain(&below.to_string_lossy()),
+        _ => plain(path),
+    }
+}

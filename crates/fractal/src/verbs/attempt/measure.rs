@@ -1,0 +1,120 @@
+//! How much a sandbox changed, and what it made of each file.
+//!
+//! What counts is what a promotion would bring: neither caches elsewhere on
+//! the machine, nor what git ignores, nor git's own files are what attempts
+//! are compared by.
+
+use crate::patch::{Amount, PatchOptions, blob_id, write_patch};
+use crate::verbs::diff;
+use crate::verbs::promote::choose::choose;
+use crate::view::path_of;
+use crate::{Caller, Engine};
+use fractal_jail::layer::View;
+use fractal_model::rank::Changed;
+use fractal_model::{Change, Overlap, Promote, Result, SandboxPath};
+use fractal_store::SandboxRow;
+use std::collections::BTreeMap;
+
+/// Files larger than this count as changed, without their lines.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// Overlapping files that stand in a reply.
+const OVERLAP_MAX: usize = 1000;
+
+/// The size of a change.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    pub files: u64,
+    pub lines: u64,
+    pub changed: Changed,
+}
+
+pub fn measure(engine: &Engine, caller: &Caller, row: &SandboxRow) -> Result<Measured> {
+    let (views, changes) = diff::changes(engine, row, None)?;
+    let changes = choose(engine, caller, row, &Promote::default(), changes)?.changes;
+    let (base, top) = (views.base(), views.top());
+    let (root, options) = (path_of(&row.directory)?, options());
+    let stat = write_patch(&mut std::io::sink(), &changes, &base, &top, &root, &options)?;
+    let lines = stat.files.iter().map(|file| match file.amount {
+        Amount::Lines { added, deleted } => added + deleted,
+        Amount::Bytes { .. } => 0,
+    });
+    let mut measured = Measured { lines: lines.sum(), ..Measured::default() };
+    let within = |path: &SandboxPath| below(&root, path);
+    for path in stat.files.iter().map(|file| within(&file.path)) {
+        measured.add(&top, path?, &options)?;
+    }
+    for skipped in stat.skipped {
+        measured.add(&top, skipped.path, &options)?;
+    }
+    Ok(measured)
+}
+
+impl Measured {
+    fn add(&mut self, top: &View, path: SandboxPath, options: &PatchOptions) -> Result<()> {
+        self.files += 1;
+        let id = blob_id(top, &path, options)?;
+        self.changed.insert(path.to_string(), id);
+        Ok(())
+    }
+}
+
+/// Counting needs no contents of binary files.
+fn options() -> PatchOptions {
+    PatchOptions {
+        file_bytes_max: FILE_BYTES_MAX,
+        binary_contents: false,
+        ..PatchOptions::default()
+    }
+}
+
+/// A path of a patch as a path of the sandbox.
+fn below(root: &SandboxPath, name: &SandboxPath) -> Result<SandboxPath> {
+    SandboxPath::parse([root.relative(), b"/", name.relative()].concat())
+}
+
+/// Files that several sandboxes changed, and whether they agree.
+pub fn overlap(all: &[(&str, &Changed)]) -> Vec<Overlap> {
+    let mut by_path: BTreeMap<&String, Vec<(&str, &Option<String>)>> = BTreeMap::new();
+    for (name, changed) in all {
+        for (path, id) in *changed {
+            by_path.entry(path).or_default().push((name, id));
+        }
+    }
+    let several = by_path.into_iter().filter(|(_, list)| list.len() > 1);
+    let told = several.map(|(path, list)| Overlap {
+        path: path.clone(),
+        attempts: list.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        same: list.iter().all(|(_, id)| *id == list[0].1),
+    });
+    told.take(OVERLAP_MAX).collect()
+}
+
+/// What two sandboxes have made of the files that either of them changed.
+pub fn either(mut a: Vec<Change>, b: Vec<Change>) -> Vec<Change> {
+    a.extend(b);
+    a.sort_by(|one, two| one.path.cmp(&two.path));
+    a.dedup_by(|one, two| one.path == two.path);
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_changed_alike_do_not_clash() {
+        let changed = |list: &[(&str, Option<&str>)]| -> Changed {
+            list.iter().map(|(path, id)| ((*path).into(), id.map(Into::into))).collect()
+        };
+        let a = changed(&[("same", Some("1")), ("clash", Some("1")), ("own", None)]);
+        let b = changed(&[("same", Some("1")), ("clash", None)]);
+        let found = overlap(&[("a", &a), ("b", &b)]);
+        let expect = |path: &str, same| Overlap {
+            path: path.into(),
+            attempts: vec!["a".into(), "b".into()],
+            same,
+        };
+        assert_eq!(found, [expect("clash", false), expect("same", true)]);
+    }
+}

@@ -1,0 +1,60 @@
+//! `guard`: for agents that work while nobody watches. Runs in a fork,
+//! promotes what passes the gate, and otherwise leaves reality alone and the
+//! evidence in the sandbox. It never asks; one record tells the story.
+
+use super::{promote, run};
+use crate::{Caller, Engine, RunIo, record};
+use fractal_model::{
+    Error, Guard, GuardReply, Outcome, Promote, PromoteReply, Result, RunReply, Verdict,
+};
+use fractal_store::Reads;
+use serde_json::json;
+
+pub fn guard(engine: &Engine, caller: &Caller, asked: Guard, io: RunIo) -> Result<GuardReply> {
+    let Guard { run: asked_run, promote: asked_promote } = asked;
+    if asked_run.sandbox.is_some() || asked_run.discard {
+        return Err(Error::invalid("guard makes a sandbox of its own, and keeps it")
+            .hint("`fractal run --in S -- CMD`, then `fractal promote S`"));
+    }
+    let run = run::run(engine, caller, asked_run, io)?;
+    let succeeded = run.outcome == Outcome::Exited && run.exit == 0;
+    let promotion = match run.kept && succeeded {
+        true => {
+            let asked = Promote { sandbox: Some(run.id.to_string()), ..asked_promote };
+            Some(promote::promote(engine, caller, &asked))
+        }
+        false => None,
+    };
+    tell(engine, caller, &run, promotion.as_ref())?;
+    let promotion = promotion.transpose()?;
+    let promoted = promotion.as_ref().is_some_and(|reply| reply.verdict == Verdict::Applied);
+    Ok(GuardReply { run, promotion, promoted })
+}
+
+/// The story in one record: what ran, how it ended, what became of it.
+fn tell(
+    engine: &Engine,
+    caller: &Caller,
+    run: &RunReply,
+    promotion: Option<&Result<PromoteReply>>,
+) -> Result<()> {
+    let row = engine.store.sandbox(run.id)?;
+    let mut body = record(caller, "guard", row.as_ref());
+    body.sandbox = Some(run.id);
+    body.name = Some(run.sandbox.clone());
+    let (verdict, undo) = match promotion {
+        None => (json!(null), json!(null)),
+        Some(Ok(reply)) => (json!(reply.verdict), json!(reply.undo)),
+        Some(Err(error)) => {
+            body.error = Some(error.code);
+            (json!(null), json!(null))
+        }
+    };
+    body.detail = json!({
+        "exit": run.exit, "outcome": run.outcome, "kept": run.kept,
+        "changes": run.changes.len(), "wall_ms": run.usage.wall_ms,
+        "verdict": verdict, "undo": undo,
+    });
+    engine.store.transact(|tx| tx.append(body))?;
+    Ok(())
+}

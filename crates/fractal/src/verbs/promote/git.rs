@@ -1,0 +1,244 @@
+//! The caller's own repository: what it ignores, and commits made in it
+//! without touching its working tree or its index.
+//!
+//! Everything is asked of the host's git as the caller. Without git, or
+//! outside of a repository, nothing is ignored and no commit can be made.
+
+use super::rehearse::Rehearsal;
+use crate::view::path_of;
+use crate::{Caller, Engine};
+use fractal_jail::layer::View;
+use fractal_jail::trusted::{self, Answer};
+use fractal_model::{Change, ChangeKind, Code, EntryKind, Error, Form, Id, Result, SandboxPath};
+use fractal_store::SandboxRow;
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Files larger than this are not committed.
+const BLOB_BYTES_MAX: u64 = 256 << 20;
+
+/// Calls git without its hooks and watchers; `None` where there is none.
+fn git(
+    caller: &Caller,
+    directory: &Path,
+    args: &[&str],
+    input: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send,
+) -> Result<Option<Answer>> {
+    // Who owns the repository was settled when the caller worked in it.
+    let quiet = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"];
+    let all = quiet.iter().chain(&["-c", "safe.directory=*", "--no-optional-locks"]).chain(args);
+    let args: Vec<&OsStr> = all.map(OsStr::new).collect();
+    let keep = |(name, _): &&(OsString, OsString)| {
+        !name.as_bytes().starts_with(b"GIT_")
+            || name.as_bytes().ends_with(b"_NAME")
+            || name.as_bytes().ends_with(b"_EMAIL")
+    };
+    let environment: Vec<_> = caller.environment.iter().filter(keep).cloned().collect();
+    Ok(trusted::call("git", &args, &environment, directory, input)?)
+}
+
+/// Paths that git ignores in the project.
+pub fn ignored(
+    caller: &Caller,
+    directory: &Path,
+    changes: &[Change],
+) -> Result<HashSet<SandboxPath>> {
+    let project = path_of(directory)?;
+    let mut list = Vec::new();
+    for change in changes.iter().filter(|change| change.path.is_within(&project)) {
+        let inside = below(&change.path, &project);
+        // git may not be asked about itself.
+        if inside.is_empty() || change.path.components().any(|name| name == b".git") {
+            continue;
+        }
+        list.extend_from_slice(inside);
+        if change.entry == EntryKind::Directory {
+            list.push(b'/');
+        }
+        list.push(0);
+    }
+    if list.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let args = ["check-ignore", "-z", "--stdin"];
+    let answer = git(caller, directory, &args, |to| to.write_all(&list))?;
+    let Some(answer) = answer.filter(|answer| answer.status == 0) else {
+        return Ok(HashSet::new());
+    };
+    let names = answer.output.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    names.map(|name| SandboxPath::parse([project.relative(), b"/", name].concat())).collect()
+}
+
+/// A path from the project's root, without the slash.
+fn below<'a>(path: &'a SandboxPath, project: &SandboxPath) -> &'a [u8] {
+    let rest = &path.relative()[project.relative().len().min(path.relative().len())..];
+    rest.strip_prefix(b"/").unwrap_or(rest)
+}
+
+/// Writes what was rehearsed as a commit; returns its id. Branch and
+/// `refs/fractal/…` move, nothing else does.
+pub fn commit(
+    engine: &Engine,
+    caller: &Caller,
+    row: &SandboxRow,
+    rehearsal: &Rehearsal,
+    form: &Form,
+    id: Id,
+) -> Result<String> {
+    let repository = Repository::open(caller, &row.directory)?;
+    let reference = match form {
+        Form::Branch(name) => repository.branch(name)?,
+        _ => format!("refs/fractal/{}", id.as_str().to_lowercase()),
+    };
+    let parent = match repository.resolve(&reference)? {
+        Some(tip) => Some(tip),
+        None => repository.resolve("HEAD")?,
+    };
+    let ident = repository.ident()?;
+    let (views, changes) = crate::verbs::diff::changes(engine, &rehearsal.row, None)?;
+    let (top, project) = (views.top(), path_of(&row.directory)?);
+    let head = format!(
+        "commit {reference}\ncommitter {}\n{}{}",
+        ident.trim(),
+        data(format!("Promote {}\n\nFractal-Promotion: {id}\n", row.name).as_bytes()),
+        parent.map(|parent| format!("from {parent}\n")).unwrap_or_default(),
+    );
+    let stream = |to: &mut dyn Write| -> io::Result<()> {
+        to.write_all(head.as_bytes())?;
+        for change in changes.iter().filter(|change| change.path.is_within(&project)) {
+            let name = [repository.prefix.as_bytes(), below(&change.path, &project)].concat();
+            one(to, &top, change, &quoted(&name))?;
+        }
+        to.write_all(b"\ndone\n")
+    };
+    let args = ["fast-import", "--quiet", "--done", "--date-format=raw-permissive"];
+    let answer = git(caller, &row.directory, &args, stream)?.ok_or_else(no_git)?;
+    if answer.status != 0 {
+        return Err(Error::internal(format!(
+            "git did not take the commit: {}",
+            String::from_utf8_lossy(&answer.errors).trim()
+        )));
+    }
+    Ok(repository.ask(&["rev-parse", "--verify", &reference])?.trim().to_owned())
+}
+
+/// One change as `git fast-import` reads it.
+fn one(to: &mut dyn Write, top: &View, change: &Change, name: &[u8]) -> io::Result<()> {
+    let missing = |error: fractal_jail::layer::LayerError| io::Error::other(error.to_string());
+    let entry = top.lookup(&change.path).map_err(missing)?;
+    let Some(entry) = entry.filter(|_| change.kind != ChangeKind::Deleted) else {
+        if change.entry == EntryKind::Directory {
+            return Ok(());
+        }
+        to.write_all(b"D ")?;
+        to.write_all(name)?;
+        return to.write_all(b"\n");
+    };
+    let (mode, content) = match entry.kind {
+        EntryKind::Symlink => ("120000", entry.target.clone().unwrap_or_default()),
+        EntryKind::File => {
+            let file = top.open_file(&change.path).map_err(missing)?;
+            let mut bytes = Vec::new();
+            file.take(BLOB_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+            if bytes.len() as u64 > BLOB_BYTES_MAX {
+                return Err(io::Error::other(format!("{} is too large for a commit", change.path)));
+            }
+            (if entry.mode & 0o100 != 0 { "100755" } else { "100644" }, bytes)
+        }
+        EntryKind::Directory | EntryKind::Special => return Ok(()),
+    };
+    to.write_all(format!("M {mode} inline ").as_bytes())?;
+    to.write_all(name)?;
+    to.write_all(format!("\ndata {}\n", content.len()).as_bytes())?;
+    to.write_all(&content)?;
+    to.write_all(b"\n")
+}
+
+fn data(bytes: &[u8]) -> String {
+    format!("data {}\n{}\n", bytes.len(), String::from_utf8_lossy(bytes))
+}
+
+/// A name in quotes, with what git wants escaped.
+fn quoted(name: &[u8]) -> Vec<u8> {
+    let mut out = vec![b'"'];
+    for byte in name {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            other => out.push(*other),
+        }
+    }
+    out.push(b'"');
+    out
+}
+
+struct Repository<'a> {
+    caller: &'a Caller,
+    directory: &'a Path,
+    /// The project's place below the repository's root.
+    prefix: String,
+}
+
+impl<'a> Repository<'a> {
+    fn open(caller: &'a Caller, directory: &'a Path) -> Result<Repository<'a>> {
+        let mut repository = Repository { caller, directory, prefix: String::new() };
+        let prefix = repository.try_ask(&["rev-parse", "--show-prefix"])?.ok_or_else(|| {
+            Error::invalid(format!("{} is in no git repository", directory.display()))
+                .hint("promote with `--as files` or `--as patch`")
+        })?;
+        repository.prefix = prefix.trim_end_matches('\n').to_owned();
+        Ok(repository)
+    }
+
+    /// The full name of a branch that is checked out nowhere.
+    fn branch(&self, name: &str) -> Result<String> {
+        let reference = format!("refs/heads/{name}");
+        if self.try_ask(&["check-ref-format", "--branch", name])?.is_none() {
+            return Err(Error::invalid(format!("`{name}` is no name for a branch")));
+        }
+        let worktrees = self.ask(&["worktree", "list", "--porcelain"])?;
+        if worktrees.lines().any(|line| line == format!("branch {reference}")) {
+            return Err(Error::new(Code::Conflict, format!("the branch `{name}` is checked out"))
+                .hint("choose another name, or promote with `--as files`"));
+        }
+        Ok(reference)
+    }
+
+    /// Who commits and when; a promotion need not wait for a name.
+    fn ident(&self) -> Result<String> {
+        let own = self.try_ask(&["var", "GIT_COMMITTER_IDENT"])?;
+        let seconds = fractal_store::now_ms() / 1000;
+        Ok(own.unwrap_or_else(|| format!("fractal <fractal@localhost> {seconds} +0000")))
+    }
+
+    fn resolve(&self, reference: &str) -> Result<Option<String>> {
+        let commit = format!("{reference}^{{commit}}");
+        let answer = self.try_ask(&["rev-parse", "--verify", "--quiet", &commit])?;
+        Ok(answer.map(|text| text.trim().to_owned()))
+    }
+
+    fn ask(&self, args: &[&str]) -> Result<String> {
+        let answer = git(self.caller, self.directory, args, |_| Ok(()))?.ok_or_else(no_git)?;
+        match answer.status {
+            0 => Ok(String::from_utf8_lossy(&answer.output).into_owned()),
+            _ => Err(Error::invalid(format!(
+                "git {} said: {}",
+                args.join(" "),
+                String::from_utf8_lossy(&answer.errors).trim()
+            ))),
+        }
+    }
+
+    fn try_ask(&self, args: &[&str]) -> Result<Option<String>> {
+        let answer = git(self.caller, self.directory, args, |_| Ok(()))?.ok_or_else(no_git)?;
+        Ok((answer.status == 0).then(|| String::from_utf8_lossy(&answer.output).into_owned()))
+    }
+}
+
+fn no_git() -> Error {
+    Error::new(Code::Unsupported, "there is no git on this machine")
+        .hint("install git, or promote with `--as files`")
+}

@@ -1,0 +1,184 @@
+//! Everything a promotion would do, decided without doing it.
+
+use super::choose::{Chosen, choose, paths};
+use super::weigh::{Live, Sides, Weighed, Wish};
+use crate::base::Notes;
+use crate::view::path_of;
+use crate::{Caller, Engine};
+use fractal_jail::layer::View;
+use fractal_model::{Applied, Change, Conflict, Promote, Record, Result, SandboxPath};
+use fractal_store::{Reads, SandboxRow};
+use std::collections::{BTreeMap, HashSet};
+
+/// Records looked at to learn whether the last run was noted.
+const LOOK_BACK: u64 = 1_000;
+
+/// The decision.
+pub struct Plan {
+    /// Sorted by path.
+    pub wishes: Vec<Wish>,
+    pub conflicts: Vec<Conflict>,
+    pub chosen: Chosen,
+    /// Files among the wishes that run by themselves.
+    pub autorun: Vec<String>,
+    /// What the sandbox shows: where contents are read.
+    pub ours: View,
+}
+
+impl Plan {
+    pub fn applied(&self) -> Vec<Applied> {
+        self.wishes.iter().map(Wish::applied).collect()
+    }
+}
+
+/// Weighs a sandbox's changes against a target: another sandbox's view, or
+/// the host when there is none.
+pub fn plan(
+    engine: &Engine,
+    caller: &Caller,
+    row: &SandboxRow,
+    asked: &Promote,
+    target: Option<View>,
+) -> Result<Plan> {
+    let (views, changes) = crate::verbs::diff::changes(engine, row, None)?;
+    let notes = Notes::read(engine, row.id);
+    let live = match &target {
+        Some(_) => None,
+        None => Some(Live {
+            notes: &notes,
+            complete: is_complete(engine, row, &notes)?,
+            project: path_of(&row.directory)?,
+            marker_ns: row.fork_ctime_ns,
+        }),
+    };
+    let theirs = target.map_or_else(|| engine.host_view(row, Vec::new()), Ok)?;
+    let (base, ours) = (views.base(), views.top());
+    let sides = Sides {
+        base: &base,
+        ours: &ours,
+        theirs: &theirs,
+        live,
+        keep_owner: rustix::process::geteuid().is_root(),
+    };
+    let all: BTreeMap<SandboxPath, Change> =
+        changes.iter().map(|change| (change.path.clone(), change.clone())).collect();
+    let chosen = choose(engine, caller, row, asked, changes)?;
+    let mut draft = Draft {
+        all,
+        sides,
+        choice: Choice::read(caller, asked)?,
+        wishes: BTreeMap::new(),
+        conflicts: Vec::new(),
+        chosen,
+    };
+    draft.weigh_all()?;
+    draft.add_parents()?;
+    draft.keep_directories();
+    let Draft { all, wishes, conflicts, chosen, .. } = draft;
+    let runs = |path: &SandboxPath| all.get(path).is_some_and(|change| change.autorun);
+    let autorun = wishes.keys().filter(|path| runs(path)).map(ToString::to_string).collect();
+    Ok(Plan { wishes: wishes.into_values().collect(), conflicts, chosen, autorun, ours })
+}
+
+/// Which side a person chose, where both changed a path.
+struct Choice {
+    ours: Vec<SandboxPath>,
+    theirs: Vec<SandboxPath>,
+}
+
+impl Choice {
+    fn read(caller: &Caller, asked: &Promote) -> Result<Choice> {
+        Ok(Choice {
+            ours: paths(caller, &asked.ours, "--ours")?,
+            theirs: paths(caller, &asked.theirs, "--theirs")?,
+        })
+    }
+}
+
+struct Draft<'a> {
+    /// Every change of the sandbox.
+    all: BTreeMap<SandboxPath, Change>,
+    sides: Sides<'a>,
+    choice: Choice,
+    wishes: BTreeMap<SandboxPath, Wish>,
+    conflicts: Vec<Conflict>,
+    chosen: Chosen,
+}
+
+impl Draft<'_> {
+    fn weigh_all(&mut self) -> Result<()> {
+        for change in std::mem::take(&mut self.chosen.changes) {
+            self.weigh(&change.path)?;
+        }
+        Ok(())
+    }
+
+    fn weigh(&mut self, path: &SandboxPath) -> Result<()> {
+        let within = |list: &[SandboxPath]| list.iter().any(|at| path.is_within(at));
+        match self.sides.weigh(path)? {
+            Weighed::Skip | Weighed::OnlyTheirs => {}
+            Weighed::Take(wish) => drop(self.wishes.insert(path.clone(), wish)),
+            Weighed::Clash(clash) if within(&self.choice.ours) => {
+                self.wishes.insert(path.clone(), clash.ours);
+            }
+            Weighed::Clash(_) if within(&self.choice.theirs) => {
+                self.chosen.leave("theirs", path.clone());
+            }
+            Weighed::Clash(clash) => self.conflicts.push(clash.conflict),
+        }
+        Ok(())
+    }
+
+    /// What is brought needs the directories it lies in, also when a person
+    /// named only the file.
+    fn add_parents(&mut self) -> Result<()> {
+        let mut missing: HashSet<SandboxPath> = HashSet::new();
+        for wish in self.wishes.values().filter(|wish| wish.new.is_some()) {
+            let mut above = wish.path.parent();
+            while let Some(dir) = above {
+                if !self.wishes.contains_key(&dir) && self.all.contains_key(&dir) {
+                    missing.insert(dir.clone());
+                }
+                above = dir.parent();
+            }
+        }
+        missing.iter().try_for_each(|dir| self.weigh(dir))
+    }
+
+    /// A directory stays while something in it does; what would take its
+    /// place cannot, then.
+    fn keep_directories(&mut self) {
+        let holds =
+            |dir: &SandboxPath, staying: &SandboxPath| staying != dir && staying.is_within(dir);
+        let ending: Vec<SandboxPath> = (self.wishes.values())
+            .filter(|wish| wish.ends_directory())
+            .map(|wish| wish.path.clone())
+            .collect();
+        for dir in ending {
+            let Some(stays) = self.chosen.staying().find(|path| holds(&dir, path)).cloned() else {
+                continue;
+            };
+            let Some(wish) = self.wishes.remove(&dir) else { continue };
+            if wish.new.is_some() {
+                let why = format!("a file would take its place, but {stays} stays in it");
+                self.conflicts.push(Conflict { path: dir.to_string(), why });
+            }
+        }
+    }
+}
+
+/// Whether the notes cover all that was done in the sandbox.
+pub fn is_complete(engine: &Engine, row: &SandboxRow, notes: &Notes) -> Result<bool> {
+    let wrote = |record: &Record| match record.body.action.as_str() {
+        "run" | "import" => true,
+        "copy" => record.body.detail["way"] == "in",
+        "promote" => record.body.detail["from"].is_string(),
+        _ => false,
+    };
+    let records = engine.store.journal(Some(row.id), LOOK_BACK)?;
+    let Some(last) = records.iter().find(|record| wrote(record)) else { return Ok(false) };
+    let run = last.body.detail["run"].as_str();
+    Ok(last.body.action == "run"
+        && run.is_some()
+        && run == notes.last_run().as_ref().map(|id| id.as_str()))
+}

@@ -1,0 +1,203 @@
+//! Into reality: the machine's own files, a patch, or a commit.
+
+use super::plan::{Plan, plan};
+use super::rehearse::Rehearsal;
+use super::{Progress, REALITY, git, stopped};
+use crate::apply::{Job, apply};
+use crate::verbs::diff::{self, DiffFormat};
+use crate::view::path_of;
+use crate::{Caller, Engine, attest, base};
+use fractal_model::{
+    Check, CheckReport, Code, Error, Form, Id, Promote, PromoteReply, Result, Verdict,
+};
+use fractal_store::{Reads, SandboxRow, new_id};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// How often it is planned again when reality moves while it is written.
+const TRIES: usize = 3;
+
+pub fn promote(
+    engine: &Engine,
+    caller: &Caller,
+    row: &SandboxRow,
+    asked: &Promote,
+) -> Result<PromoteReply> {
+    if !row.directory.is_dir() {
+        return Err(Error::not_found(format!("{} is gone", row.directory.display()))
+            .hint(format!("`fractal export {} -o FILE` keeps the sandbox's work", row.name)));
+    }
+    let first = plan(engine, caller, row, asked, None)?;
+    if let Some(reply) = before_gate(engine, caller, row, asked, &first)? {
+        return Ok(reply);
+    }
+    let (checks, made) = gate(engine, caller, row, asked, &first)?;
+    if checks.iter().any(CheckReport::rules_out) {
+        return progress(row, &first, checks).refuse(engine, caller, Verdict::Gate, Code::Gate);
+    }
+    if asked.form != Form::Files {
+        let progress = progress(row, &first, checks);
+        let mut body = progress.record(caller);
+        body.detail["form"] = serde_json::json!(asked.form);
+        engine.store.transact(|tx| tx.append(body))?;
+        return Ok(progress.reply(Verdict::Applied, None, made));
+    }
+    write(engine, caller, row, asked, &checks)
+}
+
+/// Nothing to bring, something in the way, or only a rehearsal asked for.
+fn before_gate(
+    engine: &Engine,
+    caller: &Caller,
+    row: &SandboxRow,
+    asked: &Promote,
+    plan: &Plan,
+) -> Result<Option<PromoteReply>> {
+    let progress = progress(row, plan, Vec::new());
+    if asked.dry_run {
+        let verdict =
+            stopped(plan, asked.allow_autorun).map_or(Verdict::Planned, |(verdict, _)| verdict);
+        return Ok(Some(progress.reply(verdict, None, None)));
+    }
+    if let Some((verdict, code)) = stopped(plan, asked.allow_autorun) {
+        return progress.refuse(engine, caller, verdict, code).map(Some);
+    }
+    Ok(plan.wishes.is_empty().then(|| progress.reply(Verdict::Nothing, None, None)))
+}
+
+fn progress<'a>(row: &'a SandboxRow, plan: &'a Plan, checks: Vec<CheckReport>) -> Progress<'a> {
+    Progress { row, stage: REALITY, plan, checks, notes: Vec::new() }
+}
+
+/// The checks on what would come out, and that as a patch or commit.
+fn gate(
+    engine: &Engine,
+    caller: &Caller,
+    row: &SandboxRow,
+    asked: &Promote,
+    plan: &Plan,
+) -> Result<(Vec<CheckReport>, Option<String>)> {
+    let checks = checks(caller, asked);
+    if checks.is_empty() && asked.form == Form::Files {
+        return Ok((Vec::new(), None));
+    }
+    let rehearsal = Rehearsal::new(engine, caller, row, &plan.ours, &plan.wishes)?;
+    let reports = match checks.is_empty() {
+        true => Vec::new(),
+        false => rehearsal.check(&checks)?,
+    };
+    if reports.iter().any(CheckReport::rules_out) {
+        return Ok((reports, None));
+    }
+    let made = match &asked.form {
+        Form::Files => None,
+        Form::Patch => Some(patch(engine, caller, &rehearsal)?),
+        form => Some(git::commit(engine, caller, row, &rehearsal, form, new_id())?),
+    };
+    Ok((reports, made))
+}
+
+/// The gate's checks, and those asked for on top; a name of both is asked.
+fn checks(caller: &Caller, asked: &Promote) -> Vec<Check> {
+    let mut list = caller.config.checks();
+    list.retain(|check| asked.checks.iter().all(|other| other.name != check.name));
+    list.extend(asked.checks.iter().cloned());
+    list
+}
+
+fn patch(engine: &Engine, caller: &Caller, rehearsal: &Rehearsal<'_>) -> Result<String> {
+    let mut text = Vec::new();
+    let name = Some(rehearsal.row.name.as_str());
+    diff::write(engine, caller, name, None, DiffFormat::Patch, &mut text)?;
+    String::from_utf8(text).map_err(|_| {
+        Error::new(Code::Unsupported, "the patch is not UTF-8 throughout")
+            .hint(format!("`fractal diff {}` writes it as it is", rehearsal.row.name))
+    })
+}
+
+/// Weighs once more, since the gate took its time, and writes.
+fn write(
+    engine: &Engine,
+    caller: &Caller,
+    row: &SandboxRow,
+    asked: &Promote,
+    checks: &[CheckReport],
+) -> Result<PromoteReply> {
+    for _ in 0..TRIES {
+        let plan = plan(engine, caller, row, asked, None)?;
+        if let Some(reply) = before_gate(engine, caller, row, asked, &plan)? {
+            return Ok(reply);
+        }
+        let progress = progress(row, &plan, checks.to_vec());
+        let job = Job {
+            root: root(row, &plan)?,
+            steps: plan.wishes.iter().map(|wish| wish.step()).collect(),
+            view: Some(&plan.ours),
+            record: progress.record(caller),
+        };
+        match apply(engine, job) {
+            Ok(done) => {
+                // Without these notes the next promotion is more careful.
+                let paths = plan.wishes.iter().map(|wish| &wish.path);
+                let _ = base::note_promoted(engine, row, paths);
+                let mut progress = progress;
+                if let Err(error) = attested(engine, row, done.undo, checks) {
+                    progress.notes.push(format!("there is no attestation: {error}"));
+                }
+                return Ok(progress.reply(Verdict::Applied, Some(done.undo), None));
+            }
+            // Somebody wrote there just now; the next look tells what.
+            Err(error) if error.code == Code::Conflict => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Error::new(Code::Busy, format!("{} is being written by others", row.directory.display()))
+        .hint("nothing has changed; try again when it rests"))
+}
+
+/// Signs what was done, on which evidence.
+fn attested(
+    engine: &Engine,
+    row: &SandboxRow,
+    promotion: Id,
+    checks: &[CheckReport],
+) -> Result<()> {
+    const COMMANDS_MAX: u64 = 1_000;
+    let rows = engine.store.applies()?;
+    let seq = rows.iter().find(|apply| apply.id == promotion).and_then(|apply| apply.seq);
+    let record = seq.map_or(Ok(None), |seq| engine.store.record(seq))?;
+    let record = record.ok_or_else(|| Error::internal("the promotion has no record"))?;
+    let runs: Vec<Value> = (engine.store.journal(Some(row.id), COMMANDS_MAX)?.into_iter().rev())
+        .filter(|record| record.body.action == "run")
+        .map(|record| {
+            let detail = record.body.detail;
+            json!({ "command": detail["command"], "exit": detail["exit"], "tier": detail["tier"] })
+        })
+        .collect();
+    let checks: Vec<Value> = (checks.iter())
+        .map(|check| json!({ "name": check.name, "result": check.result, "exit": check.exit }))
+        .collect();
+    let name = row.directory.file_name().map(|name| name.to_string_lossy().into_owned());
+    let facts = attest::Facts {
+        stage: REALITY.to_owned(),
+        name: name.unwrap_or_else(|| "/".to_owned()),
+        parameters: json!({
+            "sandbox": row.id, "name": row.name, "who": record.body.who,
+            "runs": runs, "policy": row.policy, "checks": checks,
+        }),
+        base: json!({
+            "name": if row.base.is_some() { "layer" } else { "live host" },
+            "annotations": { "layer": row.base, "forked_ns": row.fork_ctime_ns },
+        }),
+    };
+    attest::write(engine, promotion, &record, facts)
+}
+
+/// The project, or the whole machine when something outside was asked for.
+fn root(row: &SandboxRow, plan: &Plan) -> Result<PathBuf> {
+    let project = path_of(&row.directory)?;
+    Ok(match plan.wishes.iter().all(|wish| wish.path.is_within(&project)) {
+        true => row.directory.clone(),
+        false => PathBuf::from("/"),
+    })
+}

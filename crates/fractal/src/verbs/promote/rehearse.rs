@@ -1,0 +1,111 @@
+//! What a promotion would leave behind, as a sandbox: a fork of reality today
+//! with the wishes written into it. The gate's checks run there, and patches
+//! and commits are read from there.
+
+use super::weigh::Wish;
+use crate::apply::{Content, What};
+use crate::{Caller, Engine, check, insert_layer, stale};
+use fractal_jail::layer::{View, Writer};
+use fractal_model::{Check, CheckReport, Id, Result, Tier};
+use fractal_store::{SandboxRow, new_id, now_ms};
+
+/// A sandbox for a moment; it is dropped with the value.
+pub struct Rehearsal<'a> {
+    pub row: SandboxRow,
+    engine: &'a Engine,
+    caller: Caller,
+}
+
+impl<'a> Rehearsal<'a> {
+    /// Writes the wishes of `from` onto today's reality.
+    pub fn new(
+        engine: &'a Engine,
+        caller: &Caller,
+        from: &SandboxRow,
+        ours: &View,
+        wishes: &[Wish],
+    ) -> Result<Rehearsal<'a>> {
+        let row = row(engine, from);
+        engine.store.new_layer_dir(row.top)?;
+        let written = write(engine, &row, ours, wishes).and_then(|()| {
+            engine.store.transact_relaxed(|tx| {
+                insert_layer(tx, row.top, None)?;
+                tx.insert_sandbox(&row)
+            })?;
+            Ok(())
+        });
+        if let Err(error) = written {
+            let _ = engine.store.discard_layer(row.top);
+            return Err(error);
+        }
+        // Checks start where the project is, wherever the caller stands.
+        let caller = Caller { directory: from.directory.clone(), ..caller.clone() };
+        Ok(Rehearsal { row, engine, caller })
+    }
+
+    /// What the checks say there.
+    pub fn check(&self, checks: &[Check]) -> Result<Vec<CheckReport>> {
+        check::run_checks(self.engine, &self.caller, &self.row.name, checks, 1)
+    }
+}
+
+impl Drop for Rehearsal<'_> {
+    fn drop(&mut self) {
+        let _ = super::super::drop::forget(self.engine, &self.row);
+    }
+}
+
+fn row(engine: &Engine, from: &SandboxRow) -> SandboxRow {
+    let (id, now) = (new_id(), now_ms());
+    SandboxRow {
+        id,
+        name: name(id),
+        parent: None,
+        base: None,
+        top: new_id(),
+        template: "clone".to_owned(),
+        mounts: Vec::new(),
+        created_ms: now,
+        touched_ms: now,
+        // Should our process be killed, it goes with the next collection; an
+        // hour more than nothing keeps others from taking it meanwhile.
+        ttl_ms: Some(3_600_000),
+        fork_ctime_ns: stale::file_clock_ns(engine.home()),
+        epoch: 0,
+        ..from.clone()
+    }
+}
+
+fn name(id: Id) -> String {
+    format!("gate-{}", id.as_str()[16..].to_lowercase())
+}
+
+fn write(engine: &Engine, row: &SandboxRow, ours: &View, wishes: &[Wish]) -> Result<()> {
+    let below = engine.host_view(row, Vec::new())?;
+    let tree = engine.store.layer_tree(row.top);
+    let writer = Writer::open(&tree, &below, engine.tier()? >= Tier::Masked)?;
+    put(&writer, ours, wishes)
+}
+
+/// Writes wishes into a layer: what goes before what comes, so that a file
+/// can take a directory's place.
+pub fn put(writer: &Writer<'_>, ours: &View, wishes: &[Wish]) -> Result<()> {
+    for wish in wishes.iter().rev().filter(|wish| wish.new.is_none() || wish.ends_directory()) {
+        writer.delete(&wish.path)?;
+    }
+    for wish in wishes {
+        let Some(new) = &wish.new else { continue };
+        let owner = new.owner.unwrap_or((0, 0));
+        match &new.what {
+            What::Directory => writer.directory(&wish.path, new.mode, owner)?,
+            What::Symlink(target) => writer.symlink(&wish.path, target)?,
+            What::File(Content::Bytes(bytes)) => {
+                writer.file(&wish.path, new.mode, owner, &mut bytes.as_slice())?;
+            }
+            What::File(_) => {
+                writer.file(&wish.path, new.mode, owner, &mut ours.open_file(&wish.path)?)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! Into a parent that is a sandbox: its stack grows by one sealed layer, in
+//! one transaction. What it had before stays under a snapshot's name.
+
+use super::plan::{Plan, plan};
+use super::rehearse::put;
+use super::{Progress, stopped};
+use crate::{Caller, Engine, check, insert_layer};
+use fractal_jail::layer::Writer;
+use fractal_model::{
+    CheckReport, Code, Error, Form, Id, Promote, PromoteReply, Result, Tier, Verdict,
+};
+use fractal_store::{Reads, SandboxRow, SnapshotRow, new_id, now_ms};
+use serde_json::json;
+
+pub fn promote(
+    engine: &Engine,
+    caller: &Caller,
+    row: &SandboxRow,
+    parent: &SandboxRow,
+    asked: &Promote,
+) -> Result<PromoteReply> {
+    if asked.form != Form::Files {
+        let message = format!("`{}` is a sandbox, which takes files only", parent.name);
+        return Err(
+            Error::invalid(message).hint("leave out `--as`, or promote with `--to reality`")
+        );
+    }
+    engine.require_idle(parent, "promote into")?;
+    let theirs = engine.views(parent, parent.base)?.top();
+    let plan = plan(engine, caller, row, asked, Some(theirs))?;
+    let mut progress =
+        Progress { row, stage: &parent.name, plan: &plan, checks: Vec::new(), notes: Vec::new() };
+    let stop = stopped(&plan, asked.allow_autorun);
+    if asked.dry_run {
+        let verdict = stop.map_or(Verdict::Planned, |(verdict, _)| verdict);
+        return Ok(progress.reply(verdict, None, None));
+    }
+    if let Some((verdict, code)) = stop {
+        return progress.refuse(engine, caller, verdict, code);
+    }
+    if plan.wishes.is_empty() {
+        return Ok(progress.reply(Verdict::Nothing, None, None));
+    }
+    progress.checks = checks(engine, caller, row, parent, asked)?;
+    if progress.checks.iter().any(CheckReport::rules_out) {
+        return progress.refuse(engine, caller, Verdict::Gate, Code::Gate);
+    }
+    let before = grow(engine, caller, parent, &progress)?;
+    progress.notes.push(format!("`fractal rollback {} {before}` takes it back", parent.name));
+    Ok(progress.reply(Verdict::Applied, None, None))
+}
+
+/// A child that stands on its parent's present state shows what would come
+/// out; checks in one that does not would judge something else.
+fn checks(
+    engine: &Engine,
+    caller: &Caller,
+    row: &SandboxRow,
+    parent: &SandboxRow,
+    asked: &Promote,
+) -> Result<Vec<CheckReport>> {
+    if asked.checks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let below = engine.store.layer(parent.top)?.and_then(|top| top.below);
+    if !engine.top_is_empty(parent)? || below != row.base {
+        let message = format!("`{}` moved on since `{}` was forked", parent.name, row.name);
+        return Err(Error::new(Code::Conflict, message)
+            .hint("promote without `--check`, and check in the parent afterwards"));
+    }
+    check::run_checks(engine, caller, &row.name, &asked.checks, 1)
+}
+
+/// Writes the wishes into a layer on top of the parent; returns the name of
+/// the snapshot that holds what it was.
+fn grow(
+    engine: &Engine,
+    caller: &Caller,
+    parent: &SandboxRow,
+    progress: &Progress<'_>,
+) -> Result<String> {
+    let layer = new_id();
+    engine.store.new_layer_dir(layer)?;
+    let grown = fill(engine, parent, layer, progress.plan)
+        .and_then(|()| stack(engine, caller, parent, layer, progress));
+    if grown.is_err() {
+        let _ = engine.store.discard_layer(layer);
+    }
+    grown
+}
+
+fn fill(engine: &Engine, parent: &SandboxRow, layer: Id, plan: &Plan) -> Result<()> {
+    let below = engine.views(parent, parent.base)?.top();
+    let tree = engine.store.layer_tree(layer);
+    let writer = Writer::open(&tree, &below, engine.tier()? >= Tier::Masked)?;
+    put(&writer, &plan.ours, &plan.wishes)?;
+    engine.store.dirty_layer(layer, "promote")?;
+    engine.store.sync_layer(layer)?;
+    Ok(engine.store.sync_layer(parent.top)?)
+}
+
+fn stack(
+    engine: &Engine,
+    caller: &Caller,
+    parent: &SandboxRow,
+    layer: Id,
+    progress: &Progress<'_>,
+) -> Result<String> {
+    let name = format!("before-{}", layer.as_str()[16..].to_lowercase());
+    let next = new_id();
+    engine.store.new_layer_dir(next)?;
+    let mut body = progress.record(caller);
+    body.detail["snapshot"] = json!(name);
+    let mut received = crate::record(caller, "promote", Some(parent));
+    received.detail = json!({ "from": progress.row.name, "snapshot": name });
+    received.after = Some(next);
+    let written = engine.store.transact(|tx| {
+        tx.seal_layer(parent.top, 0)?;
+        insert_layer(tx, layer, Some(parent.top))?;
+        tx.seal_layer(layer, 0)?;
+        insert_layer(tx, next, Some(layer))?;
+        tx.set_top(parent.id, parent.epoch, next)?;
+        tx.insert_snapshot(&SnapshotRow {
+            sandbox: parent.id,
+            name: name.clone(),
+            layer: parent.top,
+            created_ms: now_ms(),
+        })?;
+        tx.append(body)?;
+        tx.append(received)
+    });
+    if let Err(error) = written {
+        let _ = engine.store.discard_layer(next);
+        return Err(error.into());
+    }
+    Ok(name)
+}

@@ -1,0 +1,280 @@
+//! The three-way check, path by path: conflict is defined by value.
+//!
+//! Ours is what the sandbox shows, theirs what the target holds now, and the
+//! base what the sandbox started from. Where the base is a sealed layer it is
+//! simply read; where it is the live host, the notes taken at the end of each
+//! run tell what it was.
+
+use crate::apply::{Content, New, Seen, Step, What};
+use crate::base::Notes;
+use crate::merge::{self, merge};
+use fractal_jail::layer::{Entry, Source, View, same_content};
+use fractal_model::{Applied, ChangeKind, Conflict, EntryKind, Result, SandboxPath};
+use std::io::Read;
+
+/// The three trees, and what is known about the one that may have moved.
+pub struct Sides<'a> {
+    pub base: &'a View,
+    pub ours: &'a View,
+    pub theirs: &'a View,
+    /// Set where the target is the host.
+    pub live: Option<Live<'a>>,
+    /// Whether owners can be set in the target.
+    pub keep_owner: bool,
+}
+
+/// A base that is the target itself.
+pub struct Live<'a> {
+    pub notes: &'a Notes,
+    /// Every run of the sandbox was noted to its end.
+    pub complete: bool,
+    /// Below here everything was noted.
+    pub project: SandboxPath,
+    /// The host's file clock at the fork.
+    pub marker_ns: i64,
+}
+
+/// What is to become of one path.
+pub enum Weighed {
+    /// Nothing: both agree.
+    Skip,
+    /// Nothing to bring: the sandbox has what the base had, and only the
+    /// target moved.
+    OnlyTheirs,
+    /// Ours is to be brought.
+    Take(Wish),
+    /// Both changed it.
+    Clash(Clash),
+}
+
+/// One path that both changed; a person may choose a side.
+pub struct Clash {
+    pub conflict: Conflict,
+    pub ours: Wish,
+}
+
+/// A path, what the target has there, and what it shall have.
+#[derive(Clone)]
+pub struct Wish {
+    pub path: SandboxPath,
+    pub theirs: Option<Entry>,
+    pub new: Option<New>,
+    pub merged: bool,
+}
+
+impl Wish {
+    pub fn kind(&self) -> ChangeKind {
+        match (&self.theirs, &self.new) {
+            (None, _) => ChangeKind::Added,
+            (_, None) => ChangeKind::Deleted,
+            _ => ChangeKind::Modified,
+        }
+    }
+
+    pub fn applied(&self) -> Applied {
+        Applied { path: self.path.to_string(), kind: self.kind(), merged: self.merged }
+    }
+
+    pub fn step(&self) -> Step {
+        Step { path: self.path.clone(), old: self.theirs.as_ref().map(seen), new: self.new.clone() }
+    }
+
+    /// Whether it takes a directory away, or puts something else in its place.
+    pub fn ends_directory(&self) -> bool {
+        let was = self.theirs.as_ref().is_some_and(|entry| entry.kind == EntryKind::Directory);
+        was && !self.new.as_ref().is_some_and(|new| matches!(new.what, What::Directory))
+    }
+}
+
+fn seen(entry: &Entry) -> Seen {
+    Seen {
+        kind: entry.kind,
+        mode: entry.mode,
+        uid: entry.uid,
+        gid: entry.gid,
+        size: entry.size,
+        mtime_ns: entry.mtime_ns,
+        ctime_ns: entry.ctime_ns,
+        inode: entry.inode(),
+    }
+}
+
+/// How theirs relates to the base.
+enum Moved {
+    No,
+    Yes,
+    /// The sandbox has what the base had: whatever happened, it was theirs.
+    OnlyTheirs,
+}
+
+/// What became of two edits of one text.
+enum Merged {
+    /// They clash, or one of them is no text.
+    No,
+    /// Only theirs says something.
+    Theirs,
+    /// Both are in here.
+    Text(New),
+}
+
+impl Sides<'_> {
+    pub fn weigh(&self, path: &SandboxPath) -> Result<Weighed> {
+        let (ours, theirs) = (self.ours.lookup(path)?, self.theirs.lookup(path)?);
+        if ours.as_ref().is_some_and(|entry| entry.kind == EntryKind::Special) {
+            return Ok(Weighed::Skip);
+        }
+        if same(self.ours, ours.as_ref(), self.theirs, theirs.as_ref(), path)? {
+            return Ok(Weighed::Skip);
+        }
+        let moved = self.moved(path, ours.is_some(), theirs.as_ref())?;
+        if matches!(moved, Moved::OnlyTheirs) {
+            return Ok(Weighed::OnlyTheirs);
+        }
+        let new =
+            ours.as_ref().map(|entry| self.wanted(path, entry, theirs.as_ref())).transpose()?;
+        let wish = Wish { path: path.clone(), theirs, new, merged: false };
+        if matches!(moved, Moved::No) {
+            return Ok(Weighed::Take(wish));
+        }
+        if let (Some(mine), Some(other)) = (&ours, &wish.theirs) {
+            match self.merged(path, mine, other)? {
+                // The sandbox is back at what it started from.
+                Merged::Theirs => return Ok(Weighed::OnlyTheirs),
+                Merged::Text(new) => {
+                    return Ok(Weighed::Take(Wish { new: Some(new), merged: true, ..wish }));
+                }
+                Merged::No => {}
+            }
+        }
+        let why = words(ours.as_ref(), wish.theirs.as_ref()).to_owned();
+        let conflict = Conflict { path: path.to_string(), why };
+        Ok(Weighed::Clash(Clash { conflict, ours: wish }))
+    }
+
+    /// The wish that the sandbox show what the target has at a path.
+    pub fn following(&self, path: &SandboxPath) -> Result<Wish> {
+        let (ours, theirs) = (self.ours.lookup(path)?, self.theirs.lookup(path)?);
+        let new = theirs.as_ref().map(|entry| self.wanted(path, entry, None)).transpose()?;
+        Ok(Wish { path: path.clone(), theirs: ours, new, merged: false })
+    }
+
+    /// Whether the target's value is no longer the base's.
+    fn moved(&self, path: &SandboxPath, shown: bool, theirs: Option<&Entry>) -> Result<Moved> {
+        let base = self.base.lookup(path)?;
+        let on_host = match &base {
+            Some(entry) => entry.source == Source::Host,
+            None => theirs.is_none() || self.base.layers.is_empty(),
+        };
+        let Some(live) = self.live.as_ref().filter(|_| on_host) else {
+            let still = same(self.base, base.as_ref(), self.theirs, theirs, path)?;
+            return Ok(if still { Moved::No } else { Moved::Yes });
+        };
+        Ok(match live.notes.is_base(path, theirs, self.theirs) {
+            Some(true) => Moved::No,
+            Some(false) => Moved::Yes,
+            None if live.complete && path.is_within(&live.project) => match shown {
+                true => Moved::OnlyTheirs,
+                // It came into a directory that the sandbox deleted.
+                false => Moved::Yes,
+            },
+            None => match theirs {
+                None => Moved::No,
+                Some(entry) if entry.kind == EntryKind::Directory => Moved::No,
+                Some(entry) if entry.ctime_ns < live.marker_ns => Moved::No,
+                Some(_) => Moved::Yes,
+            },
+        })
+    }
+
+    fn wanted(&self, path: &SandboxPath, entry: &Entry, theirs: Option<&Entry>) -> Result<New> {
+        let what = match entry.kind {
+            EntryKind::Directory => What::Directory,
+            EntryKind::Symlink => What::Symlink(entry.target.clone().unwrap_or_default()),
+            _ => {
+                let keeps = match theirs {
+                    Some(old) if old.kind == EntryKind::File => {
+                        same_bytes(self.ours, self.theirs, path)?
+                    }
+                    _ => false,
+                };
+                What::File(if keeps { Content::Same } else { Content::View })
+            }
+        };
+        Ok(New {
+            mode: entry.mode,
+            owner: self.keep_owner.then_some((entry.uid, entry.gid)),
+            mtime_ns: entry.mtime_ns,
+            what,
+        })
+    }
+
+    /// Both sides' edits of one text, joined.
+    fn merged(&self, path: &SandboxPath, ours: &Entry, theirs: &Entry) -> Result<Merged> {
+        if ours.kind != EntryKind::File || theirs.kind != EntryKind::File {
+            return Ok(Merged::No);
+        }
+        let Some((base, mode)) = self.base_content(path)? else { return Ok(Merged::No) };
+        let (Some(mine), Some(other)) = (read(self.ours, path), read(self.theirs, path)) else {
+            return Ok(Merged::No);
+        };
+        let Some(text) = merge(&base, &mine, &other) else { return Ok(Merged::No) };
+        let mode = if ours.mode == mode { theirs.mode } else { ours.mode };
+        if text == other && mode == theirs.mode {
+            return Ok(Merged::Theirs);
+        }
+        let owner = self.keep_owner.then_some((theirs.uid, theirs.gid));
+        let what = What::File(Content::Bytes(text));
+        let mtime_ns = ours.mtime_ns.max(theirs.mtime_ns);
+        Ok(Merged::Text(New { mode, owner, mtime_ns, what }))
+    }
+
+    fn base_content(&self, path: &SandboxPath) -> Result<Option<(Vec<u8>, u32)>> {
+        match self.base.lookup(path)? {
+            Some(entry) if entry.source != Source::Host => {
+                Ok(read(self.base, path).map(|text| (text, entry.mode)))
+            }
+            _ => Ok(self.live.as_ref().and_then(|live| live.notes.content(path))),
+        }
+    }
+}
+
+/// Whether two trees hold the same at a path.
+fn same(
+    a_view: &View,
+    a: Option<&Entry>,
+    b_view: &View,
+    b: Option<&Entry>,
+    path: &SandboxPath,
+) -> Result<bool> {
+    match (a, b) {
+        (None, None) => Ok(true),
+        (Some(a), Some(b)) => Ok(a.inode() == b.inode()
+            || a.same_but_content(b)
+                && (a.kind != EntryKind::File || same_bytes(a_view, b_view, path)?)),
+        _ => Ok(false),
+    }
+}
+
+fn same_bytes(a: &View, b: &View, path: &SandboxPath) -> Result<bool> {
+    let (a, b) = (a.open_file(path)?, b.open_file(path)?);
+    let mut no_bound = u64::MAX;
+    let same = same_content(&a, &b, &mut no_bound).map_err(|error| {
+        fractal_model::Error::internal(format!("cannot compare {path}: {error}"))
+    })?;
+    Ok(same.unwrap_or(false))
+}
+
+fn read(view: &View, path: &SandboxPath) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let bound = merge::BYTES_MAX as u64 + 1;
+    view.open_file(path).ok()?.take(bound).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+fn words(ours: Option<&Entry>, theirs: Option<&Entry>) -> &'static str {
+    match (ours, theirs) {
+        (Some(_), Some(_)) => "changed in the sandbox, and differently outside since the fork",
+        (Some(_), None) => "changed in the sandbox, deleted outside since the fork",
+        (None, _) => "deleted in the sandbox, changed or made outside since the fork",
+    }
+}
