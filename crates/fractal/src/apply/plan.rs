@@ -250,7 +250,8 @@ impl Bytes {
     }
 }
 
-/// Compares paths in the order of a walk, where `a/b` stands before `a-b`.
-pub(super) fn walk_order(one: &[u8], other: &[u8]) -> std::cmp::Ordering {
-    one.split(|byte| *byte == b'/').cmp(other.split(|byte| *byte == b'/'))
+/// A key that sorts paths in the order of a walk, where `a/b` stands before
+/// `a-b`: no name holds a NUL, so it can stand for the slash.
+pub(super) fn walk_key(path: &[u8]) -> Vec<u8> {
+    path.iter().map(|byte| if *byte == b'/' { 0 } else { *byte }).collect()
 }
