@@ -9,6 +9,7 @@ mod json;
 mod many;
 mod network;
 mod pipes;
+mod promote;
 mod real;
 mod transcripts;
 mod world;

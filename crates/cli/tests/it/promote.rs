@@ -1,0 +1,149 @@
+//! `promote`, `undo`, `update`, `guard` and `verify` from outside: fields and
+//! statuses that scripts rely on, and what a person reads.
+
+use crate::world::{FRACTAL, World, able};
+use serde_json::json;
+
+fn world(files: &[(&str, &str)]) -> Option<World> {
+    if !able() {
+        return None;
+    }
+    let world = World::new();
+    files.iter().for_each(|(name, text)| world.write(name, text));
+    Some(world)
+}
+
+fn read(world: &World, name: &str) -> String {
+    std::fs::read_to_string(world.project().join(name)).expect("it is there")
+}
+
+fn make(world: &World, name: &str, script: &str) {
+    world.ok(&["run", "--name", name, "--", "sh", "-c", script]);
+}
+
+#[test]
+fn the_answer_has_the_fields_that_scripts_read() {
+    let Some(world) = world(&[("a", "1\n")]) else { return };
+    make(&world, "s", "echo 2 > a; echo n > new");
+    let (status, reply) = world.json(&["promote", "s", "--json"]);
+    assert_eq!((status, &reply["stage"]), (0, &json!("reality")));
+    let at = |name: &str| world.project().join(name).canonicalize().expect("it exists");
+    let applied = json!([
+        { "path": at("a"), "kind": "modified" },
+        { "path": at("new"), "kind": "added" },
+    ]);
+    assert_eq!(reply["applied"], applied);
+    assert_eq!(reply["conflicts"], json!([]));
+    let undo = reply["undo"].as_str().expect("an id").to_owned();
+    let (status, reply) = world.json(&["undo", &undo, "--json"]);
+    assert_eq!((status, reply["applied"].as_array().map(Vec::len)), (0, Some(2)));
+    assert_eq!(read(&world, "a"), "1\n");
+    assert_eq!(world.fractal(&["undo"]).status, 6, "there is nothing left to take back");
+}
+
+#[test]
+fn statuses_tell_gate_denial_and_conflict_apart() {
+    let Some(world) = world(&[("a", "1\n")]) else { return };
+    make(&world, "s", "echo 2 > a");
+    let (status, reply) = world.json(&["promote", "s", "--check", "no=false", "--json"]);
+    assert_eq!((status, &reply["verdict"]), (3, &json!("gate")));
+    assert_eq!(reply["checks"][0]["result"], "fail");
+    let (status, reply) = world.json(&["promote", "s", "--check", "gone=no-such-thing", "--json"]);
+    assert_eq!((status, &reply["checks"][0]["result"]), (3, &json!("error")));
+    make(&world, "sly", "echo x > .envrc");
+    let answer = world.fractal(&["promote", "sly"]);
+    assert_eq!(answer.status, 4);
+    assert!(answer.err.contains("hint: ") && answer.err.contains(".envrc"), "{}", answer.err);
+    world.write("a", "3\n");
+    let (status, reply) = world.json(&["promote", "s", "--json"]);
+    assert_eq!((status, reply["conflicts"].as_array().map(Vec::len)), (5, Some(1)));
+    assert_eq!((read(&world, "a").as_str(), &reply["undo"]), ("3\n", &json!(null)));
+    assert_eq!(world.fractal(&["promote", "nobody"]).status, 6);
+    assert_eq!(world.fractal(&["promote", "s", "--as", "tarball"]).status, 2);
+    assert_eq!(world.fractal(&["promote", "s", "--check", "nameless"]).status, 2);
+}
+
+#[test]
+fn a_guard_promotes_only_what_succeeds_and_passes() {
+    let Some(world) = world(&[("a", "1\n")]) else { return };
+    let guard = |script: &str| {
+        world.fractal(&[
+            "guard",
+            "--check",
+            "small=test $(wc -c < a) -lt 9",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ])
+    };
+    let failed = guard("echo 2 > a; exit 7");
+    assert_eq!((failed.status, read(&world, "a").as_str()), (7, "1\n"));
+    assert!(failed.err.contains("not promoted: exit status 7"), "{}", failed.err);
+    let refused = guard("echo much too long a line > a");
+    assert_eq!((refused.status, read(&world, "a").as_str()), (3, "1\n"));
+    assert_eq!(guard("true").status, 0);
+    let passed = guard("echo out; echo 3 > a");
+    assert_eq!((passed.status, read(&world, "a").as_str()), (0, "3\n"), "{}", passed.err);
+    assert!(passed.out.starts_with("out\n"), "{}", passed.out);
+    let (_, log) = world.json(&["log", "--json"]);
+    let records = log["records"].as_array().expect("a list");
+    let stories = records.iter().filter(|record| record["action"] == "guard").count();
+    assert_eq!(stories, 4, "one record each tells the story");
+}
+
+#[test]
+fn staleness_is_said_and_a_disjoint_promotion_succeeds() {
+    let Some(world) = world(&[("a", "1\n"), ("b", "1\n"), ("c", "1\n"), ("d", "1\n")]) else {
+        return;
+    };
+    make(&world, "s", "echo 2 > d");
+    for name in ["a", "b", "c"] {
+        world.write(name, "edited\n");
+    }
+    let shown = world.ok(&["show", "s"]);
+    assert!(format!("{}{}", shown.out, shown.err).contains("3 files changed"), "{}", shown.out);
+    world.ok(&["promote", "s"]);
+    assert_eq!((read(&world, "a").as_str(), read(&world, "d").as_str()), ("edited\n", "2\n"));
+}
+
+#[test]
+fn an_update_moves_and_a_promotion_verifies() {
+    let Some(world) = world(&[("a", "1\n2\n3\n4\n")]) else { return };
+    make(&world, "s", "sed -i s/1/one/ a");
+    world.write("a", "1\n2\n3\nfour\n");
+    assert_eq!(world.ok(&["update", "s"]).out, "M\ta (joined with an edit outside)\n");
+    world.ok(&["promote", "s"]);
+    assert_eq!(read(&world, "a"), "one\n2\n3\nfour\n");
+    let verified = world.ok(&["verify"]);
+    assert!(verified.err.contains("the attestation holds"), "{}", verified.err);
+    let (_, reply) = world.json(&["verify", "--json"]);
+    assert_eq!(reply["statement"]["_type"], "https://in-toto.io/Statement/v1");
+}
+
+#[test]
+fn a_killed_promotion_is_finished_or_undone_by_the_next_command() {
+    let Some(world) = world(&[]) else { return };
+    for n in 0..300 {
+        world.write(&format!("f{n}"), "old\n");
+    }
+    make(&world, "s", "for f in f*; do echo new > $f; done");
+    let mut outcomes = std::collections::BTreeSet::new();
+    for delay_ms in [0, 5, 10, 20, 30, 50, 80, 120] {
+        let mut child = world.command(FRACTAL).args(["promote", "s"]).spawn().expect("it starts");
+        std::thread::sleep(std::time::Duration::from_millis(delay_ms));
+        child.kill().expect("it can be killed");
+        child.wait().expect("it ends");
+        world.ok(&["list"]);
+        let new = (0..300).filter(|n| read(&world, &format!("f{n}")) == "new\n").count();
+        assert!(new == 0 || new == 300, "{new} of 300 are new after {delay_ms} ms");
+        let entries = std::fs::read_dir(world.project()).expect("it is there").count();
+        assert_eq!(entries, 300, "nothing of ours is left");
+        outcomes.insert(new);
+        if new == 300 {
+            world.ok(&["undo"]);
+            assert_eq!(read(&world, "f7"), "old\n");
+        }
+    }
+    assert!(outcomes.contains(&0), "the first was killed before it began");
+}
