@@ -319,6 +319,18 @@ impl Pump {
         }
     }
 
+    /// Whether a writer has met the end of the room for files, in the layer
+    /// that was watched or in memory.
+    pub fn is_disk_full(&self, memory_top: Option<&OwnedFd>) -> bool {
+        let watched = self.disk.as_ref().is_some_and(|disk| is_full(disk.used(), disk.limit_bytes));
+        let room = memory_top.and_then(|top| rustix::fs::fstatvfs(top).ok());
+        let in_memory = room.is_some_and(|room| {
+            let used_bytes = room.f_blocks.saturating_sub(room.f_bfree) * room.f_frsize;
+            is_full(used_bytes, room.f_blocks * room.f_frsize) || room.f_ffree == 0
+        });
+        watched || in_memory || self.stopped == Some(Why::Disk)
+    }
+
     /// What was captured: output, errors.
     pub fn into_captured(mut self) -> (Captured, Captured) {
         let mut flows = self.flows.drain(..).map(|flow| flow.captured);
@@ -379,6 +391,11 @@ struct Polled {
     flows: Vec<bool>,
 }
 
+/// What does not fit is not written, so a little may be left free.
+fn is_full(used_bytes: u64, limit_bytes: u64) -> bool {
+    used_bytes.saturating_add((64 << 10).min(limit_bytes / 16)) > limit_bytes
+}
+
 /// Adds up a layer's bytes now and then, and never spends more than a small
 /// share of the time on it.
 struct DiskWatch {
@@ -414,15 +431,19 @@ impl DiskWatch {
         if start < self.next {
             return false;
         }
+        let used = self.used();
+        self.next = Instant::now() + Self::PAUSE.max(start.elapsed() * 10);
+        used > self.limit_bytes
+    }
+
+    fn used(&self) -> u64 {
         let measure = |dir: &std::path::PathBuf| {
             let usage = crate::layer::Layer::open(dir).and_then(|layer| {
                 crate::layer::disk_usage(&layer, &crate::layer::Bounds::default())
             });
             usage.map_or(0, |usage| usage.bytes)
         };
-        let used: u64 = self.dirs.iter().map(measure).sum();
-        self.next = Instant::now() + Self::PAUSE.max(start.elapsed() * 10);
-        used > self.limit_bytes
+        self.dirs.iter().map(measure).sum()
     }
 }
 

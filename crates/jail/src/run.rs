@@ -44,13 +44,25 @@ pub enum Ended {
     NotStarted(i32),
 }
 
+/// Limits that were felt inside, whether or not the run ended of them: the
+/// kernel may kill a child only, and its parent go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    /// Somebody was killed, or was denied memory and failed.
+    pub memory: bool,
+    /// There was no room left for files.
+    pub disk: bool,
+}
+
 /// Everything known after a run.
 #[derive(Debug)]
 pub struct Report {
     /// How the program ended.
     pub ended: Ended,
-    /// Why the run was stopped, if it was.
+    /// Why the run was stopped, or what made the program fail.
     pub why: Why,
+    /// Limits that were felt.
+    pub reached: Reached,
     /// Wall-clock time from start to end.
     pub wall_ms: u64,
     /// Processor time.
@@ -288,20 +300,18 @@ impl Running {
         };
         let usage = usage.unwrap_or_default();
         let cpu_us = if group[2] > 0 { group[2] } else { usage[0].max(group[3]) };
-        let failed = ended != Ended::Exited(0);
-        // Without a controller an allocation fails before anybody is killed.
-        let starved = self.request.memory_watch.is_some_and(|limit| usage[1] >= limit / 10 * 9);
-        let by_itself = why == child::WHY_ENDED;
-        let why =
-            if self.state.memory.is_some() || ((group[1] > 0 || starved) && failed && by_itself) {
-                Why::Memory
-            } else {
-                pump.stopped.filter(|_| by_itself).unwrap_or_else(|| why_of(why))
-            };
+        let reached = self.reached(ended, &usage, group[1], &pump);
+        let why = match why_of(why) {
+            // Init stopped it, whatever else was on its way.
+            _ if self.state.memory.is_some() => Why::Memory,
+            Why::Ended => pump.stopped.unwrap_or_else(|| blame(ended, reached)),
+            why => why,
+        };
         let (output, errors) = pump.into_captured();
         Ok(Report {
             ended,
             why,
+            reached,
             wall_ms,
             cpu_ms: cpu_us / 1000,
             memory_peak_bytes: if group[0] > 0 {
@@ -316,6 +326,27 @@ impl Running {
             top: self.state.top.take(),
             missing: std::mem::take(&mut self.request.plan.missing),
         })
+    }
+
+    fn reached(&self, ended: Ended, usage: &[u64; 6], kills: u64, pump: &Pump) -> Reached {
+        // Without a controller an allocation fails before anybody is killed.
+        let starved = self.request.memory_watch.is_some_and(|limit| usage[1] >= limit / 10 * 9);
+        let failed = ended != Ended::Exited(0);
+        Reached {
+            memory: self.state.memory.is_some() || kills > 0 || (starved && failed),
+            disk: pump.is_disk_full(self.state.top.as_ref()),
+        }
+    }
+}
+
+/// Why a program that nobody stopped ended as it did. One that copes with a
+/// limit and succeeds has simply ended.
+fn blame(ended: Ended, reached: Reached) -> Why {
+    match (ended, reached) {
+        (Ended::Exited(0) | Ended::NotStarted(_), _) => Why::Ended,
+        (_, Reached { memory: true, .. }) => Why::Memory,
+        (_, Reached { disk: true, .. }) => Why::Disk,
+        _ => Why::Ended,
     }
 }
 

@@ -234,9 +234,9 @@ pub enum Outcome {
     Signalled,
     /// The time limit ended it.
     Timeout,
-    /// The memory limit ended it.
+    /// The memory limit ended it, or a part of it whereupon it failed.
     Memory,
-    /// The disk limit ended it.
+    /// The disk limit ended it, or left no room whereupon it failed.
     Disk,
     /// The output limit ended it.
     Output,
@@ -282,6 +282,9 @@ pub struct RunReply {
     pub exit: i32,
     /// How it ended.
     pub outcome: Outcome,
+    /// Limits that were felt inside, also when the program coped and went on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits_reached: Vec<Outcome>,
     /// Captured output (lossy UTF-8); empty when it was streamed.
     pub stdout: String,
     /// Captured errors.

@@ -178,6 +178,10 @@ pub fn remarks(session: &Session, reply: &RunReply, is_new: bool, verbose: bool)
     if let Some(limit) = limit_reached(reply.outcome) {
         session.note(&format!("stopped: {limit} limit"));
     }
+    for limit in reply.limits_reached.iter().filter(|limit| **limit != reply.outcome) {
+        let name = limit_reached(*limit).unwrap_or_default();
+        session.note(&format!("{name} limit reached inside, and the program went on"));
+    }
     if let Some(line) = isolation(reply, verbose) {
         session.note(&line);
     }

@@ -99,6 +99,34 @@ fn the_memory_limit_ends_a_hog_with_outcome_memory() {
     assert!(reply.usage.memory_peak_bytes > 32 << 20);
 }
 
+/// The kernel kills the hog and not the shell around it.
+#[test]
+fn a_memory_limit_that_only_a_child_felt_is_told() {
+    let world = World::new();
+    let hog = "head -c 400000000 /dev/zero | tail -c 300000000 > /dev/null";
+    let check = |rest: &str, exit: i32, outcome: Outcome| {
+        let mut run = discard(&format!("{hog}; {rest}"));
+        run.ask = limited(Limits { memory_bytes: Some(64 << 20), ..Limits::default() });
+        let reply = world.run(run).unwrap();
+        // Without a controller the whole run ends with it.
+        let ended = reply.isolation.missing.iter().any(|what| what.contains("`memory`"));
+        let expect = if ended { (137, Outcome::Memory) } else { (exit, outcome) };
+        assert_eq!((reply.exit, reply.outcome), expect, "{rest}");
+        assert_eq!(reply.limits_reached, [Outcome::Memory], "{rest}");
+    };
+    check("true", 0, Outcome::Exited);
+    check("exit 3", 137, Outcome::Memory);
+}
+
+#[test]
+fn one_large_allocation_has_outcome_memory_too() {
+    let world = World::new();
+    let mut run = discard("python3 -c 'x = bytearray(1 << 30)'; exit 1");
+    run.ask = limited(Limits { memory_bytes: Some(64 << 20), ..Limits::default() });
+    let reply = world.run(run).unwrap();
+    assert_eq!((reply.exit, reply.outcome), (137, Outcome::Memory), "{}", reply.stderr);
+}
+
 #[test]
 fn the_pids_limit_stops_a_fork_bomb() {
     let world = World::new();
@@ -115,13 +143,30 @@ fn the_disk_limit_stops_writers_in_memory_and_on_disk() {
     let mut run = discard("dd if=/dev/zero of=big bs=1M count=64");
     run.ask = limited(limits.clone());
     let reply = world.run(run).unwrap();
-    assert_ne!(reply.exit, 0, "{}", reply.stderr);
+    assert_eq!((reply.exit, reply.outcome), (137, Outcome::Disk), "{}", reply.stderr);
     // Many small files, which no limit per file catches.
     let script = "i=0; while [ $i -lt 3000 ]; do head -c 100000 /dev/zero > f$i; i=$((i+1)); done";
     let mut run = Run { command: shell(script), name: Some("full".into()), ..Run::default() };
     run.ask = limited(limits);
     let reply = world.run(run).unwrap();
-    assert_eq!(reply.outcome, Outcome::Disk);
+    assert_eq!((reply.exit, reply.outcome), (137, Outcome::Disk));
+}
+
+#[test]
+fn a_disk_limit_that_only_a_child_felt_is_told() {
+    let world = World::new();
+    for name in [None, Some("kept".to_owned())] {
+        let check = |name: Option<String>, rest: &str, exit: i32, outcome: Outcome| {
+            let mut run = discard(&format!("dd if=/dev/zero of=big bs=1M count=64; {rest}"));
+            (run.discard, run.name) = (name.is_none(), name);
+            run.ask = limited(Limits { disk_bytes: Some(8 << 20), ..Limits::default() });
+            let reply = world.run(run).unwrap();
+            assert_eq!((reply.exit, reply.outcome), (exit, outcome), "{rest}: {}", reply.stderr);
+            assert_eq!(reply.limits_reached, [Outcome::Disk], "{rest}");
+        };
+        check(name.clone(), "true", 0, Outcome::Exited);
+        check(name.map(|name| name + "2"), "exit 3", 137, Outcome::Disk);
+    }
 }
 
 #[test]
