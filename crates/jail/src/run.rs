@@ -317,7 +317,7 @@ impl Running {
             memory_peak_bytes: if group[0] > 0 {
                 group[0]
             } else {
-                usage[1].max(self.state.memory.unwrap_or(0))
+                usage[1].max(usage[4]).max(self.state.memory.unwrap_or(0))
             },
             io_read_bytes: usage[2],
             io_write_bytes: usage[3],

@@ -249,8 +249,9 @@ pub struct Usage {
     pub wall_ms: u64,
     /// Processor time of all its processes.
     pub cpu_ms: u64,
-    /// Highest memory of all processes (of the largest one, where no memory
-    /// controller was available).
+    /// Highest memory of all processes: by the controller's count under a
+    /// memory limit, without a controller the highest sum that the supervisor
+    /// saw; without a limit that of the largest process.
     pub memory_peak_bytes: u64,
     /// Bytes read from disks.
     pub io_read_bytes: u64,

@@ -128,6 +128,17 @@ fn one_large_allocation_has_outcome_memory_too() {
 }
 
 #[test]
+fn without_a_controller_the_peak_is_that_of_all_processes() {
+    let world = World::new();
+    let one = "python3 -c 'import time; x = b\"1\" * (40 << 20); time.sleep(0.5)'";
+    let mut run = discard(&format!("{one} & {one} & wait"));
+    run.ask = limited(Limits { memory_bytes: Some(1 << 30), ..Limits::default() });
+    let reply = world.run(run).unwrap();
+    assert!(reply.usage.memory_peak_bytes > 80 << 20, "{:?}", reply.usage);
+    assert!(reply.limits_reached.is_empty());
+}
+
+#[test]
 fn the_pids_limit_stops_a_fork_bomb() {
     let world = World::new();
     let mut run = discard("for i in $(seq 200); do sleep 5 & done; wait");
