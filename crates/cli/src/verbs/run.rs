@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, OwnedFd};
 /// in it (one line on standard error says so) and forgotten otherwise.
 ///
 /// The exit status is the program's own; 124 when the time limit ended it, 137
-/// for the memory limit, 125 when fractal itself failed.
+/// for the limits of memory, disk and output, 125 when fractal itself failed.
 #[derive(clap::Args)]
 #[command(override_usage = "fractal run [OPTIONS] -- CMD...")]
 pub struct Run {

@@ -154,10 +154,9 @@ fn verdict(report: &Report, policy: &Policy) -> (i32, Outcome) {
         Why::Memory => (KILLED, Outcome::Memory),
         Why::Disk => (KILLED, Outcome::Disk),
         Why::Output => (KILLED, Outcome::Output),
-        _ if report.ended == Ended::Signalled(FILE_TOO_LARGE)
-            && policy.limits.disk_bytes.is_some() =>
-        {
-            (own.0, Outcome::Disk)
+        // A shell passes its child's signal on as a status.
+        _ if own.0 == 128 + FILE_TOO_LARGE && policy.limits.disk_bytes.is_some() => {
+            (KILLED, Outcome::Disk)
         }
         Why::Ended | Why::Asked => own,
     }
