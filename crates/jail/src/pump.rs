@@ -121,29 +121,22 @@ impl Pump {
                 Input::Descriptor(fd) => Some(fd),
                 _ => None,
             };
-            pump.flows.push(Flow {
-                from: None,
-                to: streams.stdout,
-                captured: Captured::default(),
-                moved_bytes: 0,
-            });
+            pump.flows.push(Flow::new(None, streams.stdout));
             return Ok((pump, None));
         }
         let stdin = pump.open_input(streams.stdin)?;
-        let mut ends = Vec::new();
-        for to in [streams.stdout, streams.stderr] {
-            let (read_end, write_end) = pipe()?;
-            pump.flows.push(Flow {
-                from: Some(read_end),
-                to,
-                captured: Captured::default(),
-                moved_bytes: 0,
-            });
-            ends.push(write_end);
-        }
-        let stderr = ends.pop().expect("two pipes were made");
-        let stdout = ends.pop().expect("two pipes were made");
+        let one_place = leads_to_one_place(&streams.stdout, &streams.stderr);
+        let stdout = pump.open_output(streams.stdout)?;
+        // Two pipes would not keep the order of what is written to them.
+        let stderr = if one_place { copy_of(&stdout)? } else { pump.open_output(streams.stderr)? };
         Ok((pump, Some([stdin, stdout, stderr])))
+    }
+
+    /// The program's end of a new stream.
+    fn open_output(&mut self, to: Output) -> Result<OwnedFd, JailError> {
+        let (read_end, write_end) = pipe()?;
+        self.flows.push(Flow::new(Some(read_end), to));
+        Ok(write_end)
     }
 
     fn open_input(&mut self, input: Input) -> Result<OwnedFd, JailError> {
@@ -339,6 +332,10 @@ impl Pump {
 }
 
 impl Flow {
+    fn new(from: Option<OwnedFd>, to: Output) -> Flow {
+        Flow { from, to, captured: Captured::default(), moved_bytes: 0 }
+    }
+
     /// Takes what has come and passes on at most `left` bytes of it.
     fn drain(&mut self, buffer: &mut [u8], left: u64) {
         let Some(from) = &self.from else { return };
@@ -445,6 +442,29 @@ impl DiskWatch {
         };
         self.dirs.iter().map(measure).sum()
     }
+}
+
+/// Whether output and errors of the caller's end up in one stream, whose order
+/// people and logs rely on. Two openings of one ordinary file have a position
+/// each and write over one another, unless both only append.
+fn leads_to_one_place(stdout: &Output, stderr: &Output) -> bool {
+    use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
+    let (Output::Descriptor(out), Output::Descriptor(err)) = (stdout, stderr) else { return false };
+    let (Ok(a), Ok(b)) = (fstat(out), fstat(err)) else { return false };
+    if (a.st_dev, a.st_ino) != (b.st_dev, b.st_ino) {
+        return false;
+    }
+    let appends = |fd: &OwnedFd| fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::APPEND));
+    FileType::from_raw_mode(a.st_mode) != FileType::RegularFile
+        || (appends(out) && appends(err))
+        || fd::is_same_opening(out.as_raw_fd(), err.as_raw_fd()) == Ok(true)
+}
+
+fn copy_of(descriptor: &OwnedFd) -> Result<OwnedFd, JailError> {
+    descriptor.try_clone().map_err(|error| JailError::System {
+        what: "copy a descriptor".into(),
+        errno: error.raw_os_error().unwrap_or(0),
+    })
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), JailError> {

@@ -36,6 +36,29 @@ fn a_reader_that_left_ends_us_quietly() {
     }
 }
 
+/// Lines that a program writes in turn to its output and its errors.
+#[test]
+fn output_and_errors_that_go_to_one_place_keep_their_order() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let turns = "i=0; while [ $i -lt 200 ]; do echo o$i; echo e$i >&2; i=$((i+1)); done";
+    let run = format!("fractal run -q --rm -- sh -c '{turns}'");
+    let expect: String = (0..200).map(|i| format!("o{i}\ne{i}\n")).collect();
+    for line in [
+        format!("{run} 2>&1 | cat"),
+        format!("{run} > log 2>&1; cat log"),
+        format!(": > log; {run} >> log 2>> log; cat log"),
+    ] {
+        let answer = Answer::of(world.command("sh").args(["-c", &line]));
+        assert_eq!(answer.out, expect, "{line}: {}", answer.err);
+    }
+    let apart = format!("{run} > out 2> err; cat out");
+    let answer = Answer::of(world.command("sh").args(["-c", &apart]));
+    assert_eq!(answer.out.lines().filter(|line| line.starts_with('e')).count(), 0);
+}
+
 /// Runs a command line in a terminal made by `script`, if there is one.
 fn in_terminal(world: &World, line: &str) -> Option<Answer> {
     let probe = world.command("script").arg("--version").output();

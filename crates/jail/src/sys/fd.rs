@@ -302,6 +302,15 @@ pub fn raw_settings(settings: &libc::termios) -> libc::termios {
     raw
 }
 
+/// Whether two descriptors share one position in one opened file.
+pub fn is_same_opening(a: RawFd, b: RawFd) -> Sys<bool> {
+    const KCMP_FILE: libc::c_int = 0;
+    let own = std::process::id();
+    // SAFETY: plain integers.
+    check(unsafe { libc::syscall(libc::SYS_kcmp, own, own, KCMP_FILE, a, b) })
+        .map(|order| order == 0)
+}
+
 /// Whether our process group may read from this terminal now.
 pub fn is_foreground(fd: RawFd) -> bool {
     // SAFETY: plain integers.
