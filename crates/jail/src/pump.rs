@@ -72,6 +72,8 @@ struct Flow {
     captured: Captured,
     /// Bytes that passed, kept or not.
     moved_bytes: u64,
+    /// Why what came could not be passed on.
+    write_errno: Option<i32>,
 }
 
 /// The state of all streams of a run.
@@ -324,6 +326,13 @@ impl Pump {
         watched || in_memory || self.stopped == Some(Why::Disk)
     }
 
+    /// Why output of the program was lost on its way to the caller. A reader
+    /// that left had enough, and nothing is lost.
+    pub fn write_errno(&self) -> Option<i32> {
+        let mut errnos = self.flows.iter().filter_map(|flow| flow.write_errno);
+        errnos.find(|errno| *errno != libc::EPIPE)
+    }
+
     /// What was captured: output, errors.
     pub fn into_captured(mut self) -> (Captured, Captured) {
         let mut flows = self.flows.drain(..).map(|flow| flow.captured);
@@ -333,7 +342,7 @@ impl Pump {
 
 impl Flow {
     fn new(from: Option<OwnedFd>, to: Output) -> Flow {
-        Flow { from, to, captured: Captured::default(), moved_bytes: 0 }
+        Flow { from, to, captured: Captured::default(), moved_bytes: 0, write_errno: None }
     }
 
     /// Takes what has come and passes on at most `left` bytes of it.
@@ -357,9 +366,10 @@ impl Flow {
                 self.captured.bytes.extend_from_slice(&buffer[..room]);
             }
             Output::Descriptor(to) => {
-                if write_all(to.as_raw_fd(), &buffer[..passed]).is_err() {
+                if let Err(errno) = write_all(to.as_raw_fd(), &buffer[..passed]) {
                     // Nobody reads any more: let the program see it too.
                     self.from = None;
+                    self.write_errno = Some(errno);
                 }
             }
         }

@@ -77,6 +77,8 @@ pub struct Report {
     pub output: Captured,
     /// Captured errors.
     pub errors: Captured,
+    /// Why output could not be passed on to the caller's descriptors.
+    pub write_errno: Option<i32>,
     /// The memory top's directory, readable until it is closed.
     pub top: Option<OwnedFd>,
     /// Fences that this machine cannot put up.
@@ -307,6 +309,7 @@ impl Running {
             Why::Ended => pump.stopped.unwrap_or_else(|| blame(ended, reached)),
             why => why,
         };
+        let write_errno = pump.write_errno();
         let (output, errors) = pump.into_captured();
         Ok(Report {
             ended,
@@ -323,6 +326,7 @@ impl Running {
             io_write_bytes: usage[3],
             output,
             errors,
+            write_errno,
             top: self.state.top.take(),
             missing: std::mem::take(&mut self.request.plan.missing),
         })

@@ -292,6 +292,9 @@ pub struct RunReply {
     pub stderr: String,
     /// Whether some output was left out.
     pub truncated: bool,
+    /// Why output was lost that should have gone to the caller's descriptors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_lost: Option<String>,
     /// What it used.
     pub usage: Usage,
     /// How it was fenced in.

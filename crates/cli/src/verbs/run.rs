@@ -131,6 +131,11 @@ pub fn carry_out(
         let _ = io::stderr().write_all(reply.stderr.as_bytes());
         remarks(session, &reply, is_new, style.verbose);
     }
+    if let Some(why) = &reply.output_lost {
+        return Err(Error::internal(format!("cannot pass on what the program wrote: {why}"))
+            .hint("it ran, and its output is incomplete: make room, or send it elsewhere")
+            .into());
+    }
     // Exit statuses of programs have eight bits.
     Ok((reply.exit & 0xff) as u8)
 }

@@ -36,6 +36,44 @@ fn a_reader_that_left_ends_us_quietly() {
     }
 }
 
+/// What cannot be written is an error, whoever wrote it.
+#[test]
+fn output_that_does_not_fit_is_an_error() {
+    let world = World::new();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
+    if able() {
+        world.ok(&["run", "-q", "--name", "x", "--", "sh", "-c", "seq 100000 > numbers"]);
+    }
+    let calls: &[&[&str]] = &[
+        &["list"],
+        &["list", "--json"],
+        &["help", "run"],
+        &["--help"],
+        &["completions", "bash"],
+        &["diff", "x"],
+        &["diff", "x", "--stat"],
+        &["run", "--rm", "--", "echo", "hi"],
+        &["run", "--rm", "--", "seq", "100000"],
+        &["run", "--rm", "--json", "--", "true"],
+    ];
+    for args in calls.iter().filter(|args| able() || !["diff", "run"].contains(&args[0])) {
+        let answer = Answer::of(world.command(FRACTAL).args(*args).stdout(full()));
+        assert_eq!(answer.status, 125, "{args:?}: {}", answer.err);
+        assert!(answer.err.contains("o space left"), "{args:?}: {}", answer.err);
+    }
+}
+
+#[test]
+fn a_program_whose_reader_left_ends_as_in_any_pipe() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let line = "fractal run -q --rm -- sh -c 'yes; echo $? >&2' | head -n 1";
+    let answer = Answer::of(world.command("sh").args(["-c", line]));
+    assert_eq!((answer.out.as_str(), answer.err.trim()), ("y\n", "141"));
+}
+
 /// Lines that a program writes in turn to its output and its errors.
 #[test]
 fn output_and_errors_that_go_to_one_place_keep_their_order() {

@@ -130,7 +130,7 @@ impl From<PatchError> for Error {
     fn from(error: PatchError) -> Error {
         match error {
             PatchError::Layer(error) => error.into(),
-            PatchError::Write(error) => Error::new(Code::Internal, error.to_string()),
+            PatchError::Write(_) => Error::new(Code::Internal, error.to_string()),
         }
     }
 }

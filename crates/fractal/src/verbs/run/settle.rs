@@ -97,6 +97,9 @@ fn reply(
         stdout: text(&report.output),
         stderr,
         truncated: report.output.is_truncated() || report.errors.is_truncated(),
+        output_lost: report
+            .write_errno
+            .map(|errno| std::io::Error::from_raw_os_error(errno).to_string()),
         usage: Usage {
             wall_ms: report.wall_ms,
             cpu_ms: report.cpu_ms,
