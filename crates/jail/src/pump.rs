@@ -141,6 +141,15 @@ impl Pump {
         Ok(write_end)
     }
 
+    /// The caller's terminal, if it will be put into raw mode.
+    pub fn screen(&self) -> Option<OwnedFd> {
+        let source = self.source.as_ref().filter(|_| self.terminal && self.interactive)?;
+        if !fd::is_terminal(source.as_raw_fd()) {
+            return None;
+        }
+        fd::dup_above(source.as_raw_fd(), 10).ok().map(own)
+    }
+
     fn open_input(&mut self, input: Input) -> Result<OwnedFd, JailError> {
         match input {
             Input::Null => null(),

@@ -44,6 +44,8 @@ pub struct Descriptors {
     pub gate: Option<OwnedFd>,
     pub door: Option<(OwnedFd, OwnedFd)>,
     pub join: Option<Living>,
+    /// The caller's terminal, to be set back should the caller die.
+    pub screen: Option<OwnedFd>,
 }
 
 impl Request {
@@ -92,6 +94,7 @@ impl Request {
             gate: fds.gate.as_ref().map(AsRawFd::as_raw_fd),
             door: fds.door.as_ref().map(|door| (door.0.as_raw_fd(), door.1.as_raw_fd())),
             join: fds.join.as_ref().map(Living::raw),
+            screen: fds.screen.as_ref().map(AsRawFd::as_raw_fd),
             keep: &keep,
             deadline_ms: self.deadline_ms,
             memory_watch: self.memory_watch,
@@ -123,6 +126,7 @@ impl Descriptors {
         let door = self.door.iter().flat_map(|(a, b)| [a.as_raw_fd(), b.as_raw_fd()]);
         list.extend(door);
         list.extend(self.join.iter().flat_map(Living::raw));
+        list.extend(self.screen.iter().map(AsRawFd::as_raw_fd));
         list
     }
 
@@ -132,6 +136,7 @@ impl Descriptors {
             | u8::from(self.gate.is_some()) << 1
             | u8::from(self.join.is_some()) << 2
             | u8::from(self.door.is_some()) << 3
+            | u8::from(self.screen.is_some()) << 4
     }
 
     /// The inverse of `shape` and `list`; `None` when they do not fit.
@@ -144,8 +149,9 @@ impl Descriptors {
         let gate = if has(1) { Some(list.next()?) } else { None };
         let door = if has(3) { Some((list.next()?, list.next()?)) } else { None };
         let join = if has(2) { Some(Living::from(take_array(&mut list)?)) } else { None };
+        let screen = if has(4) { Some(list.next()?) } else { None };
         let complete = list.next().is_none();
-        complete.then_some(Descriptors { control, sync, stdio, gate, door, join })
+        complete.then_some(Descriptors { control, sync, stdio, gate, door, join, screen })
     }
 }
 

@@ -128,7 +128,7 @@ fn plan(spec: &Spec) -> Result<Plan, JailError> {
 /// Runs to the end, moving input and output along.
 pub fn run(spec: &Spec, streams: Streams) -> Result<Report, JailError> {
     let (mut pump, ends) = Pump::new(streams, spec)?;
-    let mut running = start(spec, ends, None)?;
+    let mut running = start(spec, ends, None, pump.screen())?;
     pump.follow(&mut running)?;
     running.report(pump)
 }
@@ -142,7 +142,7 @@ pub fn run_when<E: From<JailError>>(
 ) -> Result<Report, E> {
     let (mut pump, ends) = Pump::new(streams, spec)?;
     let (gate, opener) = channel()?;
-    let mut running = start(spec, ends, Some(gate))?;
+    let mut running = start(spec, ends, Some(gate), pump.screen())?;
     ready()?;
     // Should init be gone already, its own message tells why.
     let _ = Message::of(wire::GO).send(opener.as_raw_fd(), None);
@@ -157,14 +157,16 @@ fn channel() -> Result<(OwnedFd, OwnedFd), JailError> {
 
 /// Starts a run with the given descriptors 0, 1 and 2 (none: a terminal).
 pub fn spawn(spec: &Spec, stdio: Option<[OwnedFd; 3]>) -> Result<Running, JailError> {
-    start(spec, stdio, None)
+    start(spec, stdio, None, None)
 }
 
-/// Starts a run whose program waits for a message from `gate`.
+/// Starts a run whose program waits for a message from `gate`. `screen` is a
+/// terminal that the caller is about to change.
 fn start(
     spec: &Spec,
     stdio: Option<[OwnedFd; 3]>,
     gate: Option<OwnedFd>,
+    screen: Option<OwnedFd>,
 ) -> Result<Running, JailError> {
     reap_monitors();
     let started = Instant::now();
@@ -181,6 +183,7 @@ fn start(
         door: if copied { Some(channel()?) } else { None },
         // Without namespaces there is nothing to join.
         join: spec.join.clone().filter(|_| !copied),
+        screen,
     };
     let monitor = crate::spawner::launch(&request, &descriptors)
         .map_err(|errno| JailError::System { what: "start the supervisor".into(), errno })?;
@@ -360,6 +363,7 @@ static MONITORS: Mutex<Vec<Monitor>> = Mutex::new(Vec::new());
 
 impl Drop for Running {
     fn drop(&mut self) {
+        let _ = Message::of(wire::LEAVE).send(self.control.as_raw_fd(), None);
         if let Ok(mut waiting) = MONITORS.lock() {
             waiting.push(std::mem::replace(&mut self.monitor, Monitor::Gone));
         }

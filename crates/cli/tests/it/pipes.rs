@@ -162,6 +162,36 @@ fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+/// A killed command cannot set its terminal back; its monitor does. A shell
+/// that would do it as well must not be the judge, so there is none between.
+#[test]
+fn killing_an_interactive_run_leaves_a_usable_terminal() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let seconds = format!("7{:07}", std::process::id());
+    let judge = format!(
+        "import os, signal, subprocess, termios, time\n\
+         before = termios.tcgetattr(0)\n\
+         run = subprocess.Popen(['fractal', 'run', '--rm', '--', 'sleep', '{seconds}'])\n\
+         until = time.monotonic() + 10\n\
+         def wait(done):\n\
+         \twhile not done() and time.monotonic() < until: time.sleep(0.01)\n\
+         wait(lambda: termios.tcgetattr(0) != before)\n\
+         print('raw', termios.tcgetattr(0) != before)\n\
+         os.kill(run.pid, signal.SIGKILL)\n\
+         run.wait()\n\
+         wait(lambda: termios.tcgetattr(0) == before)\n\
+         print('restored', termios.tcgetattr(0) == before)\n"
+    );
+    world.write("judge.py", &judge);
+    let Some(answer) = in_terminal(&world, "python3 judge.py") else { return };
+    assert!(answer.out.contains("raw True"), "{:?}", answer.out);
+    assert!(answer.out.contains("restored True"), "{:?}", answer.out);
+    wait_for("the end of all processes", || processes(&format!("sleep {seconds}")).is_empty());
+}
+
 /// Directories of the control groups a process is in, apart from the roots.
 fn groups(process: &Path) -> Vec<PathBuf> {
     let text = std::fs::read_to_string(process.join("cgroup")).unwrap_or_default();

@@ -11,6 +11,8 @@ use std::os::fd::RawFd;
 /// Pid 1 of the sandbox.
 pub(super) fn init(prepared: &Prepared<'_>, user_namespace: RawFd, living: Held) -> ! {
     fd::close(prepared.sync.0);
+    // A terminal of the host, which nobody inside may ever hold.
+    prepared.screen.into_iter().for_each(fd::close);
     security::set_name(c"fractal-init");
     let rootless = user_namespace == -1;
     let _ = security::die_with_parent();

@@ -12,6 +12,7 @@ mod freeze;
 mod init;
 mod monitor;
 mod program;
+mod screen;
 mod text;
 mod visitors;
 
@@ -55,6 +56,8 @@ pub struct Prepared<'a> {
     pub stdio: Option<[RawFd; 3]>,
     /// Namespaces of a living run to join.
     pub join: Option<Held>,
+    /// The caller's terminal, for the monitor alone.
+    pub screen: Option<RawFd>,
     /// Where a message says that the program may start.
     pub gate: Option<RawFd>,
     /// Channel through which the program hands init the calls that it must

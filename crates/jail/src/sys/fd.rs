@@ -294,6 +294,12 @@ pub fn set_terminal_settings(fd: RawFd, settings: &libc::termios) -> Sys<()> {
     check_int(unsafe { libc::tcsetattr(fd, libc::TCSADRAIN, settings) }).map(|_| ())
 }
 
+/// The same without waiting for what is still to be shown.
+pub fn set_terminal_settings_now(fd: RawFd, settings: &libc::termios) -> Sys<()> {
+    // SAFETY: `tcsetattr` reads one `termios`.
+    check_int(unsafe { libc::tcsetattr(fd, libc::TCSANOW, settings) }).map(|_| ())
+}
+
 /// The same settings with keys passed through untouched.
 pub fn raw_settings(settings: &libc::termios) -> libc::termios {
     let mut raw = *settings;
