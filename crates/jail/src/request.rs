@@ -32,8 +32,18 @@ pub struct Request {
     deadline_ms: Option<u64>,
     locked_dirs: Vec<CString>,
     living_file: Option<CString>,
+    last_words: Option<Parting>,
     /// The marker that says "not yet on disk", and the directory to sync.
     dirty: Option<(CString, CString)>,
+}
+
+/// A caller's last words, for whoever may not allocate.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Parting {
+    /// Where they are written, so that they appear whole.
+    pub draft: CString,
+    pub path: CString,
+    pub text: Vec<u8>,
 }
 
 /// What the monitor inherits.
@@ -64,6 +74,7 @@ impl Request {
             memory_watch: spec.limits.memory_bytes.filter(|_| !plan.cgroup.limits_memory),
             locked_dirs: locked_dirs(spec, &plan)?,
             living_file,
+            last_words: last_words(spec)?,
             dirty: dirty_marker(spec)?,
             plan,
         })
@@ -101,6 +112,7 @@ impl Request {
             locked_dirs: &self.locked_dirs,
             dirty_marker: self.dirty.as_ref().map(|(marker, _)| marker.as_c_str()),
             living_file: self.living_file.as_deref(),
+            last_words: self.last_words.as_ref(),
             sync_dir: self.dirty.as_ref().map(|(_, dir)| dir.as_c_str()),
         })
     }
@@ -211,6 +223,14 @@ fn locked_dirs(spec: &Spec, plan: &Plan) -> Result<Vec<CString>, JailError> {
         }
     }
     Ok(dirs)
+}
+
+fn last_words(spec: &Spec) -> Result<Option<Parting>, JailError> {
+    let Some(words) = &spec.last_words else { return Ok(None) };
+    let mut draft = words.path.clone().into_os_string();
+    draft.push(".new");
+    let (draft, path) = (c_string(&draft)?, c_string(words.path.as_os_str())?);
+    Ok(Some(Parting { draft, path, text: words.text.clone() }))
 }
 
 /// The marker that says "not yet on disk", and the directory to sync.

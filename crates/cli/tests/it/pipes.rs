@@ -228,6 +228,12 @@ fn killing_the_command_line_leaves_nothing_behind() {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
         assert!(!mounts.contains(&world.state().display().to_string()), "a mount was left");
     }
+    let told = |world: &World| {
+        let (_, log) = world.json(&["log", "--json"]);
+        let records = log["records"].as_array().expect("a list").clone();
+        records.iter().filter(|record| record["detail"]["outcome"] == "lost").count()
+    };
+    wait_for("a record of both", || told(&world) == 2);
     let (_, list) = world.json(&["list", "--json"]);
     let states: Vec<_> =
         list["sandboxes"].as_array().expect("a list").iter().map(|info| &info["state"]).collect();

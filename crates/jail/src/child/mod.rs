@@ -20,6 +20,7 @@ pub use monitor::monitor;
 pub(crate) use text::PathBuffer;
 
 use crate::plan::Plan;
+use crate::request::Parting;
 use crate::sys::Errno;
 use crate::wire::Fence;
 use std::ffi::{CStr, CString};
@@ -76,6 +77,8 @@ pub struct Prepared<'a> {
     pub dirty_marker: Option<&'a CStr>,
     /// Where the run can be reached while it lives.
     pub living_file: Option<&'a CStr>,
+    /// What to write down should the caller die.
+    pub last_words: Option<&'a Parting>,
     /// The layer's directory: to sync before the marker goes, and to listen in.
     pub sync_dir: Option<&'a CStr>,
 }

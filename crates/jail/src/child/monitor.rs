@@ -200,6 +200,10 @@ fn supervise(prepared: &Prepared<'_>, init: &process::Child, held: &Held, screen
         let ready = fd::poll(&mut polled, wait_ms([deadline, visitors.deadline_ms(), kill_at_ms]));
         if polled[0].revents != 0 {
             visitors.close();
+            // A terminal that dies with the caller ends the program, too.
+            if caller_alive && has_died(prepared.control) {
+                mourn(prepared, screen);
+            }
             return why;
         }
         if polled[2].revents != 0 {
@@ -227,7 +231,7 @@ fn supervise(prepared: &Prepared<'_>, init: &process::Child, held: &Held, screen
                 Ok(None) | Err(_) => {
                     caller_alive = false;
                     let _ = process::kill_pidfd(init.pidfd, libc::SIGKILL);
-                    screen.restore();
+                    mourn(prepared, screen);
                 }
             }
         }
@@ -245,6 +249,39 @@ fn supervise(prepared: &Prepared<'_>, init: &process::Child, held: &Held, screen
             let _ = process::kill_pidfd(init.pidfd, libc::SIGKILL);
         }
     }
+}
+
+/// Whether the caller is gone without having said so.
+fn has_died(control: RawFd) -> bool {
+    loop {
+        let mut polled = [libc::pollfd { fd: control, events: libc::POLLIN, revents: 0 }];
+        if fd::poll(&mut polled, 0) != Ok(1) {
+            return false;
+        }
+        match Message::receive(control) {
+            Ok(Some((message, _))) if message.kind == wire::LEAVE => return false,
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => return true,
+        }
+    }
+}
+
+/// Does what a caller that died cannot do any more.
+fn mourn(prepared: &Prepared<'_>, screen: &Screen) {
+    screen.restore();
+    speak_last_words(prepared);
+}
+
+fn speak_last_words(prepared: &Prepared<'_>) {
+    let Some(words) = prepared.last_words else { return };
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
+    let Ok(file) = fd::open(&words.draft, flags, 0o600) else { return };
+    let written = fd::write(file, &words.text);
+    fd::close(file);
+    let _ = match written {
+        Ok(count) if count == words.text.len() => fd::rename(&words.draft, &words.path),
+        _ => fd::unlink(&words.draft),
+    };
 }
 
 /// Lets init end the run: what is killed by the end of init is counted by

@@ -199,6 +199,12 @@ pub fn unlink(path: &CStr) -> Sys<()> {
     check_int(unsafe { libc::unlink(path.as_ptr()) }).map(|_| ())
 }
 
+/// Gives a file another name.
+pub fn rename(from: &CStr, to: &CStr) -> Sys<()> {
+    // SAFETY: both paths are NUL-terminated and outlive the call.
+    check_int(unsafe { libc::rename(from.as_ptr(), to.as_ptr()) }).map(|_| ())
+}
+
 /// Creates a symbolic link.
 pub fn symlink(target: &CStr, path: &CStr) -> Sys<()> {
     // SAFETY: both strings are NUL-terminated and outlive the call.
