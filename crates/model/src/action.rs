@@ -436,6 +436,14 @@ pub struct ArchiveReply {
     pub entries: u64,
     /// Bytes of content written.
     pub bytes: u64,
+    /// Sockets and devices (for `cp` also fifos), which are never carried.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes references
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// An answer, by the shape of its verb.

@@ -328,6 +328,29 @@ fn an_export_comes_back_as_the_same_changes() {
 }
 
 #[test]
+fn an_export_carries_modes_of_directories_and_fifos() {
+    let world = World::new();
+    let root = world.project();
+    std::fs::create_dir_all(root.join("old/deep")).unwrap();
+    let script = "chmod 700 old; mkfifo -m 640 pipe; mkdir shut; echo x > shut/f; chmod 500 shut; \
+                  python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"door\")'";
+    let made = world.make("x", script).unwrap();
+    let socket = u64::from(made.isolation.tier != fractal::model::Tier::Copied);
+    assert_eq!(made.exit == 0, socket == 1, "{}", made.stderr);
+    let exported =
+        world.apply(Action::Export { sandbox: Some("x".into()), to: "x.tar.zst".into() }).unwrap();
+    let Reply::Archive(reply) = exported else { panic!("export answered {exported:?}") };
+    assert_eq!(reply.left_out, socket);
+    world.apply(Action::Import { from: "x.tar.zst".into(), name: Some("y".into()) }).unwrap();
+    let look = "stat -c '%n %F %a' old old/deep pipe shut shut/f";
+    let (there, here) = (world.sh("x", look).unwrap(), world.sh("y", look).unwrap());
+    assert_eq!(there.stdout, here.stdout, "{}", here.stderr);
+    assert!(here.stdout.starts_with("old directory 700\n"), "{}", here.stdout);
+    // What forbids writing stands in the way of whoever deletes the test's files.
+    world.drop("x").and(world.drop("y")).unwrap();
+}
+
+#[test]
 fn a_volume_is_shared_and_survives_its_sandboxes() {
     let world = World::new();
     let standard = |name: &str, script: &str| {
