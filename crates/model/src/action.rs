@@ -384,6 +384,9 @@ pub struct DiffReply {
     pub sandbox: String,
     /// What differs, sorted by path.
     pub changes: Vec<Change>,
+    /// Whether there is more, too much or too deep down to be listed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
     /// How far reality moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale: Option<Staleness>,

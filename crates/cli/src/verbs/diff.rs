@@ -79,6 +79,9 @@ fn remarks(session: &Session, output: &DiffOutput, format: DiffFormat) {
         let changes = plural(output.unsayable as usize, "change");
         session.note(&format!("{changes} that a patch cannot hold (fractal diff --name-status)"));
     }
+    if output.truncated {
+        session.note("more changed than is listed: the rest is too much, or too deep down");
+    }
     for path in &output.skipped {
         session.note(&format!("left out, too large or unreadable: {}", plain(path)));
     }
