@@ -11,7 +11,9 @@ use std::os::fd::AsFd;
 ///
 /// The patch holds the changes below the sandbox's directory, with paths
 /// relative to it; binary files are included. `--all` takes every path of the
-/// machine. What a patch leaves out is counted on standard error.
+/// machine. What a patch leaves out is counted on standard error. The short
+/// forms list every path: relative below that directory, with a leading slash
+/// elsewhere.
 #[derive(clap::Args)]
 pub struct Diff {
     /// The sandbox [default: the latest one of this directory]

@@ -288,3 +288,27 @@ fn what_is_too_deep_does_not_hide_other_changes() {
     assert!(export.err.contains("hint: ") && !world.project().join("x.tar.zst").exists());
     world.ok(&["drop", "x"]);
 }
+
+#[test]
+fn short_forms_of_a_diff_name_paths_as_people_do() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    world.write("old", "1\n");
+    // The copy of a project is all that there is in the tier `copied`.
+    let script = "echo 2 > old; mkdir d; echo 3 > 'd/a b'; echo 4 > ../beside; chmod 700 .; true";
+    world.ok(&["run", "-q", "--name", "x", "--", "sh", "-c", script]);
+    let root = world.root().canonicalize().expect("it exists").display().to_string();
+    let out = world.ok(&["diff", "x", "--name-status"]).out;
+    let lines: Vec<&str> = out.lines().filter(|line| *line != "M\t./").collect();
+    assert_eq!(lines[..3], ["A\td/", "A\td/a b", "M\told"], "{out}");
+    let outside = format!("A\t{root}/beside");
+    assert!(lines[3..].is_empty() || lines[3..] == [outside.as_str()], "{out}");
+    let stat = world.ok(&["diff", "x", "--stat"]).out;
+    assert!(stat.starts_with(" d/a b "), "{stat}");
+    assert_eq!(stat.contains("/beside "), lines.len() == 4, "{stat}");
+    let (_, reply) = world.json(&["diff", "x", "--json"]);
+    let paths = reply["changes"].as_array().expect("a list");
+    assert!(paths.iter().all(|change| change["path"].as_str().expect("text").starts_with('/')));
+}

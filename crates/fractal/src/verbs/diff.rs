@@ -123,19 +123,16 @@ pub fn write(
         stale: stale::look(&row, engine.home()),
         ..DiffOutput::default()
     };
-    let everything = SandboxPath::root();
-    let root =
-        if format == DiffFormat::Patch { path_of(&row.directory)? } else { everything.clone() };
+    let root = path_of(&row.directory)?;
     let result = match format {
         DiffFormat::NameStatus => {
-            write_name_status(out, &changes, &everything).map_err(PatchError::Write)
+            write_name_status(out, &changes, &root).map_err(PatchError::Write)
         }
-        DiffFormat::Stat { width } => {
-            patch(&mut std::io::sink(), &changes, &views, &root, &mut output)
-                .and_then(|stat| write_stat(out, &stat, width).map_err(PatchError::Write))
-        }
-        DiffFormat::Patch | DiffFormat::PatchAll => {
-            patch(out, &changes, &views, &root, &mut output).map(|_| ())
+        DiffFormat::Stat { width } => count_lines(changes, &views, &root, &mut output)
+            .and_then(|stat| write_stat(out, &stat, width).map_err(PatchError::Write)),
+        DiffFormat::Patch => patch(out, &changes, &views, &root, &mut output).map(|_| ()),
+        DiffFormat::PatchAll => {
+            patch(out, &changes, &views, &SandboxPath::root(), &mut output).map(|_| ())
         }
     };
     match result.and_then(|()| out.flush().map_err(PatchError::Write)) {
@@ -147,6 +144,23 @@ pub fn write(
     Ok(output)
 }
 
+/// Lines changed in every file: those below the root, then all others.
+fn count_lines(
+    changes: Vec<Change>,
+    views: &Views,
+    root: &SandboxPath,
+    output: &mut DiffOutput,
+) -> std::result::Result<Stat, PatchError> {
+    let (inside, outside): (Vec<_>, Vec<_>) =
+        changes.into_iter().partition(|change| change.path.is_within(root));
+    let mut nowhere = std::io::sink();
+    let mut stat = patch(&mut nowhere, &inside, views, root, output)?;
+    let mut others = patch(&mut nowhere, &outside, views, &SandboxPath::root(), output)?;
+    others.files.iter_mut().for_each(|file| file.absolute = true);
+    stat.files.append(&mut others.files);
+    Ok(stat)
+}
+
 fn patch(
     out: &mut dyn Write,
     changes: &[Change],
@@ -156,8 +170,8 @@ fn patch(
 ) -> std::result::Result<Stat, PatchError> {
     let stat =
         write_patch(out, changes, &views.base(), &views.top(), root, &PatchOptions::default())?;
-    output.outside = stat.outside;
-    output.unsayable = stat.directories + stat.special + stat.attributes + stat.of_git;
-    output.skipped = stat.skipped.iter().map(|skipped| skipped.path.to_string()).collect();
+    output.outside += stat.outside;
+    output.unsayable += stat.directories + stat.special + stat.attributes + stat.of_git;
+    output.skipped.extend(stat.skipped.iter().map(|skipped| skipped.path.to_string()));
     Ok(stat)
 }
