@@ -44,7 +44,7 @@ pub struct Run {
     ttl: Option<u64>,
     /// What a new sandbox stands on: the host as it is at each moment, or the
     /// current directory as it is now
-    #[arg(long, env = "FRACTAL_BASE", value_name = "KIND", value_parser = base_kind, default_value = "live", conflicts_with = "sandbox", hide_env_values = true)]
+    #[arg(long, env = "FRACTAL_BASE", value_name = "KIND", value_parser = base_kind, default_value = "live", hide_env_values = true)]
     base: BaseKind,
     /// Give the program a terminal (the default when input and output are one)
     #[arg(short, long)]
@@ -67,6 +67,9 @@ pub struct Run {
 
 impl Run {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
+        if self.sandbox.is_some() {
+            self.refuse_what_is_for_new_ones()?;
+        }
         let run = fractal::Run {
             env: variables(&self.env)?,
             cwd: self.workdir.as_deref().map(|dir| session.absolute(dir)).transpose()?,
@@ -91,6 +94,38 @@ impl Run {
         std::mem::forget(engine);
         status
     }
+}
+
+impl Run {
+    fn refuse_what_is_for_new_ones(&self) -> Result<(), Error> {
+        let template = std::env::var("FRACTAL_TEMPLATE").ok();
+        only_for_new("--template", "--in", self.template.clone(), template)?;
+        only_for_new("--ttl", "--in", self.ttl, variable("FRACTAL_TTL", duration))?;
+        let base = Some(self.base).filter(|base| *base != BaseKind::default());
+        only_for_new("--base", "--in", base, variable("FRACTAL_BASE", base_kind))
+    }
+}
+
+/// Refuses a flag that would be ignored because the sandbox exists. A variable
+/// is a default for sandboxes to come and does not speak of this one.
+pub fn only_for_new<T: PartialEq>(
+    flag: &str,
+    existing: &str,
+    given: Option<T>,
+    default: Option<T>,
+) -> Result<(), Error> {
+    if given.is_none() || given == default {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{flag} is for a new sandbox, and {existing} names one that exists"
+    ))
+    .hint(format!("leave out {flag}, or leave out {existing} to make a new one")))
+}
+
+/// A variable as its flag would be read.
+fn variable<T, E>(name: &str, read: impl Fn(&str) -> Result<T, E>) -> Option<T> {
+    std::env::var(name).ok().and_then(|text| read(&text).ok())
 }
 
 fn explain(

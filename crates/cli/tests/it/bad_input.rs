@@ -12,6 +12,30 @@ fn assert_clear(answer: &Answer, status: i32, message: &str) {
     assert_eq!(answer.out, "");
 }
 
+/// Flags that only a new sandbox can follow are not silently ignored.
+#[test]
+fn flags_for_a_new_sandbox_on_one_that_exists() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    world.ok(&["run", "-q", "--name", "x", "--", "true"]);
+    for flag in [["--template", "standard"], ["--ttl", "1d"], ["--base", "frozen"]] {
+        let answer = world.fractal(&[&["run", "--in", "x"], &flag[..], &["--", "true"]].concat());
+        assert_clear(&answer, 2, &format!("{} is for a new sandbox", flag[0]));
+    }
+    assert_clear(&world.fractal(&["enter", "x", "--template", "standard"]), 2, "--template");
+    // Variables are defaults for sandboxes to come.
+    let mut command = world.command(crate::world::FRACTAL);
+    command.envs([
+        ("FRACTAL_TEMPLATE", "standard"),
+        ("FRACTAL_TTL", "1d"),
+        ("FRACTAL_BASE", "frozen"),
+    ]);
+    let answer = Answer::of(command.args(["run", "-q", "--in", "x", "--", "true"]));
+    assert_eq!(answer.status, 0, "{}", answer.err);
+}
+
 #[test]
 fn arguments_that_make_no_sense() {
     let world = World::new();
