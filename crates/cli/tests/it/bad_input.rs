@@ -91,6 +91,49 @@ fn runs_that_cannot_be() {
     check(&["run", "--rm", "--", "true"], 2, "fractal.toml:1: unknown field `memroy`");
 }
 
+/// Looking and cleaning up need no settings; a run does.
+#[test]
+fn settings_that_cannot_be_read() {
+    let world = World::new();
+    if able() {
+        world.ok(&["run", "-q", "--name", "x", "--", "touch", "f"]);
+    }
+    world.write("fractal.toml", "net = \"none\"\nmemroy = 5\n");
+    let free: &[&[&str]] = &[
+        &["list"],
+        &["log"],
+        &["config", "show"],
+        &["gc"],
+        &["show", "x"],
+        &["diff", "x"],
+        &["drop", "x"],
+    ];
+    for args in free.iter().filter(|args| able() || args.len() < 2 || args[0] == "config") {
+        let answer = world.ok(args);
+        let warnings = answer.err.lines().filter(|line| line.starts_with("warning: "));
+        let warnings: Vec<&str> = warnings.collect();
+        assert_eq!(warnings.len(), 1, "{args:?}: {}", answer.err);
+        assert!(warnings[0].contains("fractal.toml:2: unknown field `memroy`"), "{warnings:?}");
+    }
+    assert!(world.fractal(&["doctor"]).err.contains("fractal.toml:2: "));
+    let run = ["run", "--rm", "--", "true"];
+    assert_clear(
+        &world.fractal(&run),
+        2,
+        "fractal.toml:2: unknown field `memroy`, expected one of `template`",
+    );
+    world.write("fractal.toml", "[limits]\nmemory = \"5 apples\"\n");
+    assert_clear(
+        &world.fractal(&run),
+        2,
+        "fractal.toml:2: limits.memory: `5 apples` is not a size",
+    );
+    world.write("fractal.toml", "net = \"some\"\n");
+    let answer = world.fractal(&run);
+    assert_clear(&answer, 2, "fractal.toml:1: net: ");
+    assert!(answer.err.contains("none"), "{}", answer.err);
+}
+
 #[test]
 fn state_directories_that_cannot_be_used() {
     let world = World::new();
