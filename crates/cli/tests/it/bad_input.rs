@@ -91,6 +91,31 @@ fn runs_that_cannot_be() {
     check(&["run", "--rm", "--", "true"], 2, "fractal.toml:1: unknown field `memroy`");
 }
 
+/// One status for all that has none of its own; the code and the hint tell.
+#[test]
+fn names_that_are_taken() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    world.ok(&["run", "-q", "--name", "x", "--", "touch", "f"]);
+    world.ok(&["snapshot", "x", "s"]);
+    world.ok(&["volume", "create", "v"]);
+    world.ok(&["export", "x", "-o", "x.tar.zst"]);
+    let calls: &[&[&str]] = &[
+        &["run", "--name", "x", "--", "true"],
+        &["fork", "x", "x"],
+        &["snapshot", "x", "s"],
+        &["volume", "create", "v"],
+        &["import", "x.tar.zst", "--name", "x"],
+    ];
+    for args in calls {
+        assert_clear(&world.fractal(args), 125, "already");
+        let (status, reply) = world.json(&[&["--json"], *args].concat());
+        assert_eq!((status, reply["error"]["code"].as_str()), (125, Some("exists")), "{args:?}");
+    }
+}
+
 /// Looking and cleaning up need no settings; a run does.
 #[test]
 fn settings_that_cannot_be_read() {

@@ -94,7 +94,10 @@ fn new_row(
         (false, _) => wanted,
         (true, None) => names::for_id(id),
         (true, Some(_)) => {
-            return Err(Error::new(Code::Exists, format!("there is already a sandbox `{wanted}`")));
+            return Err(Error::new(Code::Exists, format!("there is already a sandbox `{wanted}`"))
+                .hint(format!(
+                    "choose another `--name`, or forget it with `fractal drop {wanted}`"
+                )));
         }
     };
     let now = now_ms();
