@@ -2,6 +2,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
+use fractal::model::Verb;
 use fractal::{Action, Caller, Code, Config, Engine, Error, Policy, Reply};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -61,27 +62,44 @@ impl Session {
         Engine::at(&self.home()?)
     }
 
-    /// The settings that apply here.
-    pub fn config(&self) -> Result<Config, Error> {
-        let user = user_directory("XDG_CONFIG_HOME", ".config")
-            .map(|directory| directory.join("fractal/config.toml"));
-        Config::load(&self.directory, user.as_deref())
+    /// The settings that apply here, as far as their files can be read; says
+    /// which cannot.
+    pub fn sound_config(&self) -> Config {
+        let (config, broken) = Config::load_sound(&self.directory, user_file().as_deref());
+        if let Some(error) = broken {
+            self.note(&format!("warning: not used: {}", error.message));
+        }
+        config
     }
 
     /// The local user in this directory.
     pub fn caller(&self) -> Result<Caller, Error> {
-        Ok(Caller {
+        Ok(self.caller_with(Config::load(&self.directory, user_file().as_deref())?))
+    }
+
+    /// The same for a verb that acts on no setting: a broken file must not
+    /// stand in the way of looking and cleaning up.
+    pub fn caller_without_settings(&self) -> Caller {
+        self.caller_with(self.sound_config())
+    }
+
+    fn caller_with(&self, config: Config) -> Caller {
+        Caller {
             who: "owner".to_owned(),
             policy: Policy::default(),
             directory: self.directory.clone(),
             environment: std::env::vars_os().collect(),
-            config: self.config()?,
-        })
+            config,
+        }
     }
 
     /// Carries out one action in a freshly opened state directory.
     pub fn apply(&self, action: Action) -> Result<Reply, Error> {
-        self.engine()?.apply(&self.caller()?, action)
+        let caller = match needs_settings(action.verb()) {
+            true => self.caller()?,
+            false => self.caller_without_settings(),
+        };
+        self.engine()?.apply(&caller, action)
     }
 
     /// An absolute path for a path of the caller.
@@ -114,6 +132,20 @@ impl Session {
             let _ = writeln!(io::stderr(), "{text}");
         }
     }
+}
+
+/// The user's own settings.
+fn user_file() -> Option<PathBuf> {
+    Some(user_directory("XDG_CONFIG_HOME", ".config")?.join("fractal/config.toml"))
+}
+
+/// Limits, checks and expiry come from settings, and whoever acts on one must
+/// not go on without. So a verb needs them unless it is known not to.
+fn needs_settings(verb: Verb) -> bool {
+    let looks = matches!(verb, Verb::Diff | Verb::List | Verb::Show | Verb::Log | Verb::Export);
+    let moves = matches!(verb, Verb::Fork | Verb::Snapshot | Verb::Rollback | Verb::Copy);
+    let cleans_up = matches!(verb, Verb::Drop | Verb::Volume | Verb::Gc | Verb::Undo);
+    !(looks || moves || cleans_up)
 }
 
 /// A directory of the XDG specification, which ignores relative values.

@@ -4,7 +4,7 @@
 //! lines like every other error, so that people and scripts see one form.
 
 use crate::args::Cli;
-use crate::failure;
+use crate::failure::{self, Failure};
 use clap::CommandFactory;
 use clap::error::{ContextKind, ErrorKind};
 use fractal::{Code, Error};
@@ -16,10 +16,13 @@ use std::process::ExitCode;
 pub fn report(error: &clap::Error) -> ExitCode {
     let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if asked || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        // A broken pipe here is somebody's `--help | head`.
-        let _ = error.print();
-        let _ = std::io::stdout().flush();
-        return if asked { ExitCode::SUCCESS } else { ExitCode::from(2) };
+        let printed = error.print().and_then(|()| std::io::stdout().flush());
+        return match printed.map_err(Failure::from) {
+            Err(Failure::Error(error)) => failure::report(&error, false),
+            // A broken pipe here is somebody's `--help | head`.
+            _ if asked => ExitCode::SUCCESS,
+            _ => ExitCode::from(2),
+        };
     }
     // Clap shows the help by itself only while no variable sets a flag.
     if error.kind() == ErrorKind::MissingSubcommand && std::env::args_os().len() == 1 {

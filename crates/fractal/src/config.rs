@@ -115,6 +115,14 @@ struct MountFile {
 }
 
 impl Source {
+    fn load(path: PathBuf) -> Result<Source> {
+        let text = std::fs::read_to_string(&path).map_err(|error| {
+            Error::invalid(format!("cannot read {}: {error}", path.display()))
+                .hint("make it readable, or move it away")
+        })?;
+        Source::read(path, &text)
+    }
+
     fn read(path: PathBuf, text: &str) -> Result<Source> {
         let mut file = parse(&path, text)?;
         let (checks, attempts) = (take(&mut file.check), take(&mut file.attempt));
@@ -128,19 +136,26 @@ impl Config {
     /// Reads the project's file, searched from `directory` upwards, and the
     /// user's file. Files that do not exist are fine.
     pub fn load(directory: &Path, user_file: Option<&Path>) -> Result<Config> {
+        match Config::load_sound(directory, user_file) {
+            (config, None) => Ok(config),
+            (_, Some(error)) => Err(error),
+        }
+    }
+
+    /// The same without the files that cannot be read, and the first reason:
+    /// for those who act on no setting.
+    pub fn load_sound(directory: &Path, user_file: Option<&Path>) -> (Config, Option<Error>) {
         let project =
             directory.ancestors().map(|dir| dir.join(FILE_NAME)).find(|path| path.is_file());
-        let mut sources = Vec::new();
-        for path in project
-            .into_iter()
-            .chain(user_file.map(Path::to_path_buf).filter(|path| path.is_file()))
-        {
-            let text = std::fs::read_to_string(&path).map_err(|error| {
-                Error::invalid(format!("cannot read {}: {error}", path.display()))
-            })?;
-            sources.push(Source::read(path, &text)?);
+        let user = user_file.map(Path::to_path_buf).filter(|path| path.is_file());
+        let (mut sources, mut first) = (Vec::new(), None);
+        for path in project.into_iter().chain(user) {
+            match Source::load(path) {
+                Ok(source) => sources.push(source),
+                Err(error) => first = first.or(Some(error)),
+            }
         }
-        Ok(Config { sources })
+        (Config { sources }, first)
     }
 
     fn first<T>(&self, get: impl Fn(&File) -> Option<T>) -> Option<(T, &Path)> {
@@ -299,7 +314,7 @@ fn parse(path: &Path, text: &str) -> Result<File> {
         let line = line_of(text, error.span().map_or(0, |span| span.start));
         let reason = error.message().lines().next().unwrap_or("not valid TOML").to_owned();
         Error::invalid(format!("{}:{line}: {reason}", path.display()))
-            .hint("`fractal config show --origin` lists the settings there are")
+            .hint("mend that line; `fractal config show` lists the settings there are")
     })
 }
 
@@ -310,9 +325,27 @@ fn line_of(text: &str, at: usize) -> usize {
 
 fn in_file(path: &Path, what: &str, error: &Error) -> Error {
     let hint = error.hint.clone();
-    let mut error = Error::invalid(format!("{}: {what}: {error}", path.display()));
+    let line = std::fs::read_to_string(path).ok().and_then(|text| line_of_key(&text, what));
+    let line = line.map_or_else(String::new, |line| format!(":{line}"));
+    let mut error = Error::invalid(format!("{}{line}: {what}: {error}", path.display()));
     error.hint = hint;
     error
+}
+
+/// The line, from 1, on which a value is set, where it has one of its own. The
+/// parser has forgotten by now where it was.
+fn line_of_key(text: &str, what: &str) -> Option<usize> {
+    let mut table = String::new();
+    text.lines()
+        .position(|line| {
+            let line = line.trim();
+            if let Some(header) = line.strip_prefix('[') {
+                table = format!("{}.", header.split(']').next().unwrap_or_default().trim());
+                return false;
+            }
+            line.split_once('=').is_some_and(|(key, _)| format!("{table}{}", key.trim()) == what)
+        })
+        .map(|index| index + 1)
 }
 
 /// The first bound that was given, per field.
@@ -407,6 +440,20 @@ mod tests {
             .and_then(|config| config.limits())
             .expect_err("units");
         assert!(error.message.contains("limits.memory"), "{error}");
+    }
+
+    #[test]
+    fn values_are_found_on_their_lines() {
+        let text = "ttl = \"x\"\nlimits.time = \"1\"\n[limits]\n# memory = 1\nmemory = \"5\"\n\
+                    [templates.web.limits]\nmemory=\"6\"\n";
+        let check = |what: &str, line: Option<usize>| {
+            assert_eq!(line_of_key(text, what), line, "{what}");
+        };
+        check("ttl", Some(1));
+        check("limits.time", Some(2));
+        check("limits.memory", Some(5));
+        check("templates.web.limits.memory", Some(7));
+        check("memory", None);
     }
 
     #[test]

@@ -49,6 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         terminal: false,
         label: format!("example-{}", std::process::id()),
         join: None,
+        last_words: None,
     };
     if explain {
         fractal_jail::explain(&spec)?.iter().for_each(|line| println!("{line}"));

@@ -121,6 +121,8 @@ pub struct Facts {
     /// Whether a pid namespace has a highest pid of its own (Linux 6.14);
     /// before, the setting was the whole machine's and must not be touched.
     pub namespaces_limit_pids: bool,
+    /// The memory of the machine.
+    pub memory_bytes: u64,
     /// A directory over which a private tmpfs can be laid.
     pub staging: PathBuf,
     /// Whether the layers lie on the filesystem of `/`.
@@ -169,6 +171,7 @@ impl Facts {
             uid,
             gid,
             namespaces_limit_pids: !copied && kernel_version() >= (6, 14),
+            memory_bytes: memory_bytes(),
             staging: staging(),
             layers_under_root: device(&stack.layers_dir) == device(Path::new("/")),
             root: if rootless { root_entries() } else { Vec::new() },
@@ -207,6 +210,11 @@ pub fn kernel_version() -> (u32, u32) {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+fn memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram as u64 * u64::from(info.mem_unit)
 }
 
 /// A mount point that the host lacks, and all directories above it.

@@ -72,6 +72,8 @@ struct Flow {
     captured: Captured,
     /// Bytes that passed, kept or not.
     moved_bytes: u64,
+    /// Why what came could not be passed on.
+    write_errno: Option<i32>,
 }
 
 /// The state of all streams of a run.
@@ -121,29 +123,31 @@ impl Pump {
                 Input::Descriptor(fd) => Some(fd),
                 _ => None,
             };
-            pump.flows.push(Flow {
-                from: None,
-                to: streams.stdout,
-                captured: Captured::default(),
-                moved_bytes: 0,
-            });
+            pump.flows.push(Flow::new(None, streams.stdout));
             return Ok((pump, None));
         }
         let stdin = pump.open_input(streams.stdin)?;
-        let mut ends = Vec::new();
-        for to in [streams.stdout, streams.stderr] {
-            let (read_end, write_end) = pipe()?;
-            pump.flows.push(Flow {
-                from: Some(read_end),
-                to,
-                captured: Captured::default(),
-                moved_bytes: 0,
-            });
-            ends.push(write_end);
-        }
-        let stderr = ends.pop().expect("two pipes were made");
-        let stdout = ends.pop().expect("two pipes were made");
+        let one_place = leads_to_one_place(&streams.stdout, &streams.stderr);
+        let stdout = pump.open_output(streams.stdout)?;
+        // Two pipes would not keep the order of what is written to them.
+        let stderr = if one_place { copy_of(&stdout)? } else { pump.open_output(streams.stderr)? };
         Ok((pump, Some([stdin, stdout, stderr])))
+    }
+
+    /// The program's end of a new stream.
+    fn open_output(&mut self, to: Output) -> Result<OwnedFd, JailError> {
+        let (read_end, write_end) = pipe()?;
+        self.flows.push(Flow::new(Some(read_end), to));
+        Ok(write_end)
+    }
+
+    /// The caller's terminal, if it will be put into raw mode.
+    pub fn screen(&self) -> Option<OwnedFd> {
+        let source = self.source.as_ref().filter(|_| self.terminal && self.interactive)?;
+        if !fd::is_terminal(source.as_raw_fd()) {
+            return None;
+        }
+        fd::dup_above(source.as_raw_fd(), 10).ok().map(own)
     }
 
     fn open_input(&mut self, input: Input) -> Result<OwnedFd, JailError> {
@@ -319,6 +323,25 @@ impl Pump {
         }
     }
 
+    /// Whether a writer has met the end of the room for files, in the layer
+    /// that was watched or in memory.
+    pub fn is_disk_full(&self, memory_top: Option<&OwnedFd>) -> bool {
+        let watched = self.disk.as_ref().is_some_and(|disk| is_full(disk.used(), disk.limit_bytes));
+        let room = memory_top.and_then(|top| rustix::fs::fstatvfs(top).ok());
+        let in_memory = room.is_some_and(|room| {
+            let used_bytes = room.f_blocks.saturating_sub(room.f_bfree) * room.f_frsize;
+            is_full(used_bytes, room.f_blocks * room.f_frsize) || room.f_ffree == 0
+        });
+        watched || in_memory || self.stopped == Some(Why::Disk)
+    }
+
+    /// Why output of the program was lost on its way to the caller. A reader
+    /// that left had enough, and nothing is lost.
+    pub fn write_errno(&self) -> Option<i32> {
+        let mut errnos = self.flows.iter().filter_map(|flow| flow.write_errno);
+        errnos.find(|errno| *errno != libc::EPIPE)
+    }
+
     /// What was captured: output, errors.
     pub fn into_captured(mut self) -> (Captured, Captured) {
         let mut flows = self.flows.drain(..).map(|flow| flow.captured);
@@ -327,6 +350,10 @@ impl Pump {
 }
 
 impl Flow {
+    fn new(from: Option<OwnedFd>, to: Output) -> Flow {
+        Flow { from, to, captured: Captured::default(), moved_bytes: 0, write_errno: None }
+    }
+
     /// Takes what has come and passes on at most `left` bytes of it.
     fn drain(&mut self, buffer: &mut [u8], left: u64) {
         let Some(from) = &self.from else { return };
@@ -348,9 +375,10 @@ impl Flow {
                 self.captured.bytes.extend_from_slice(&buffer[..room]);
             }
             Output::Descriptor(to) => {
-                if write_all(to.as_raw_fd(), &buffer[..passed]).is_err() {
+                if let Err(errno) = write_all(to.as_raw_fd(), &buffer[..passed]) {
                     // Nobody reads any more: let the program see it too.
                     self.from = None;
+                    self.write_errno = Some(errno);
                 }
             }
         }
@@ -377,6 +405,11 @@ struct Polled {
     signal: bool,
     input: bool,
     flows: Vec<bool>,
+}
+
+/// What does not fit is not written, so a little may be left free.
+fn is_full(used_bytes: u64, limit_bytes: u64) -> bool {
+    used_bytes.saturating_add((64 << 10).min(limit_bytes / 16)) > limit_bytes
 }
 
 /// Adds up a layer's bytes now and then, and never spends more than a small
@@ -414,16 +447,43 @@ impl DiskWatch {
         if start < self.next {
             return false;
         }
+        let used = self.used();
+        self.next = Instant::now() + Self::PAUSE.max(start.elapsed() * 10);
+        used > self.limit_bytes
+    }
+
+    fn used(&self) -> u64 {
         let measure = |dir: &std::path::PathBuf| {
             let usage = crate::layer::Layer::open(dir).and_then(|layer| {
                 crate::layer::disk_usage(&layer, &crate::layer::Bounds::default())
             });
             usage.map_or(0, |usage| usage.bytes)
         };
-        let used: u64 = self.dirs.iter().map(measure).sum();
-        self.next = Instant::now() + Self::PAUSE.max(start.elapsed() * 10);
-        used > self.limit_bytes
+        self.dirs.iter().map(measure).sum()
     }
+}
+
+/// Whether output and errors of the caller's end up in one stream, whose order
+/// people and logs rely on. Two openings of one ordinary file have a position
+/// each and write over one another, unless both only append.
+fn leads_to_one_place(stdout: &Output, stderr: &Output) -> bool {
+    use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
+    let (Output::Descriptor(out), Output::Descriptor(err)) = (stdout, stderr) else { return false };
+    let (Ok(a), Ok(b)) = (fstat(out), fstat(err)) else { return false };
+    if (a.st_dev, a.st_ino) != (b.st_dev, b.st_ino) {
+        return false;
+    }
+    let appends = |fd: &OwnedFd| fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::APPEND));
+    FileType::from_raw_mode(a.st_mode) != FileType::RegularFile
+        || (appends(out) && appends(err))
+        || fd::is_same_opening(out.as_raw_fd(), err.as_raw_fd()) == Ok(true)
+}
+
+fn copy_of(descriptor: &OwnedFd) -> Result<OwnedFd, JailError> {
+    descriptor.try_clone().map_err(|error| JailError::System {
+        what: "copy a descriptor".into(),
+        errno: error.raw_os_error().unwrap_or(0),
+    })
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), JailError> {

@@ -32,8 +32,18 @@ pub struct Request {
     deadline_ms: Option<u64>,
     locked_dirs: Vec<CString>,
     living_file: Option<CString>,
+    last_words: Option<Parting>,
     /// The marker that says "not yet on disk", and the directory to sync.
     dirty: Option<(CString, CString)>,
+}
+
+/// A caller's last words, for whoever may not allocate.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Parting {
+    /// Where they are written, so that they appear whole.
+    pub draft: CString,
+    pub path: CString,
+    pub text: Vec<u8>,
 }
 
 /// What the monitor inherits.
@@ -44,6 +54,8 @@ pub struct Descriptors {
     pub gate: Option<OwnedFd>,
     pub door: Option<(OwnedFd, OwnedFd)>,
     pub join: Option<Living>,
+    /// The caller's terminal, to be set back should the caller die.
+    pub screen: Option<OwnedFd>,
 }
 
 impl Request {
@@ -62,6 +74,7 @@ impl Request {
             memory_watch: spec.limits.memory_bytes.filter(|_| !plan.cgroup.limits_memory),
             locked_dirs: locked_dirs(spec, &plan)?,
             living_file,
+            last_words: last_words(spec)?,
             dirty: dirty_marker(spec)?,
             plan,
         })
@@ -92,12 +105,14 @@ impl Request {
             gate: fds.gate.as_ref().map(AsRawFd::as_raw_fd),
             door: fds.door.as_ref().map(|door| (door.0.as_raw_fd(), door.1.as_raw_fd())),
             join: fds.join.as_ref().map(Living::raw),
+            screen: fds.screen.as_ref().map(AsRawFd::as_raw_fd),
             keep: &keep,
             deadline_ms: self.deadline_ms,
             memory_watch: self.memory_watch,
             locked_dirs: &self.locked_dirs,
             dirty_marker: self.dirty.as_ref().map(|(marker, _)| marker.as_c_str()),
             living_file: self.living_file.as_deref(),
+            last_words: self.last_words.as_ref(),
             sync_dir: self.dirty.as_ref().map(|(_, dir)| dir.as_c_str()),
         })
     }
@@ -123,6 +138,7 @@ impl Descriptors {
         let door = self.door.iter().flat_map(|(a, b)| [a.as_raw_fd(), b.as_raw_fd()]);
         list.extend(door);
         list.extend(self.join.iter().flat_map(Living::raw));
+        list.extend(self.screen.iter().map(AsRawFd::as_raw_fd));
         list
     }
 
@@ -132,6 +148,7 @@ impl Descriptors {
             | u8::from(self.gate.is_some()) << 1
             | u8::from(self.join.is_some()) << 2
             | u8::from(self.door.is_some()) << 3
+            | u8::from(self.screen.is_some()) << 4
     }
 
     /// The inverse of `shape` and `list`; `None` when they do not fit.
@@ -144,8 +161,9 @@ impl Descriptors {
         let gate = if has(1) { Some(list.next()?) } else { None };
         let door = if has(3) { Some((list.next()?, list.next()?)) } else { None };
         let join = if has(2) { Some(Living::from(take_array(&mut list)?)) } else { None };
+        let screen = if has(4) { Some(list.next()?) } else { None };
         let complete = list.next().is_none();
-        complete.then_some(Descriptors { control, sync, stdio, gate, door, join })
+        complete.then_some(Descriptors { control, sync, stdio, gate, door, join, screen })
     }
 }
 
@@ -205,6 +223,14 @@ fn locked_dirs(spec: &Spec, plan: &Plan) -> Result<Vec<CString>, JailError> {
         }
     }
     Ok(dirs)
+}
+
+fn last_words(spec: &Spec) -> Result<Option<Parting>, JailError> {
+    let Some(words) = &spec.last_words else { return Ok(None) };
+    let mut draft = words.path.clone().into_os_string();
+    draft.push(".new");
+    let (draft, path) = (c_string(&draft)?, c_string(words.path.as_os_str())?);
+    Ok(Some(Parting { draft, path, text: words.text.clone() }))
 }
 
 /// The marker that says "not yet on disk", and the directory to sync.

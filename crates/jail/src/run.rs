@@ -44,13 +44,25 @@ pub enum Ended {
     NotStarted(i32),
 }
 
+/// Limits that were felt inside, whether or not the run ended of them: the
+/// kernel may kill a child only, and its parent go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    /// Somebody was killed, or was denied memory and failed.
+    pub memory: bool,
+    /// There was no room left for files.
+    pub disk: bool,
+}
+
 /// Everything known after a run.
 #[derive(Debug)]
 pub struct Report {
     /// How the program ended.
     pub ended: Ended,
-    /// Why the run was stopped, if it was.
+    /// Why the run was stopped, or what made the program fail.
     pub why: Why,
+    /// Limits that were felt.
+    pub reached: Reached,
     /// Wall-clock time from start to end.
     pub wall_ms: u64,
     /// Processor time.
@@ -65,6 +77,8 @@ pub struct Report {
     pub output: Captured,
     /// Captured errors.
     pub errors: Captured,
+    /// Why output could not be passed on to the caller's descriptors.
+    pub write_errno: Option<i32>,
     /// The memory top's directory, readable until it is closed.
     pub top: Option<OwnedFd>,
     /// Fences that this machine cannot put up.
@@ -114,7 +128,7 @@ fn plan(spec: &Spec) -> Result<Plan, JailError> {
 /// Runs to the end, moving input and output along.
 pub fn run(spec: &Spec, streams: Streams) -> Result<Report, JailError> {
     let (mut pump, ends) = Pump::new(streams, spec)?;
-    let mut running = start(spec, ends, None)?;
+    let mut running = start(spec, ends, None, pump.screen())?;
     pump.follow(&mut running)?;
     running.report(pump)
 }
@@ -128,7 +142,7 @@ pub fn run_when<E: From<JailError>>(
 ) -> Result<Report, E> {
     let (mut pump, ends) = Pump::new(streams, spec)?;
     let (gate, opener) = channel()?;
-    let mut running = start(spec, ends, Some(gate))?;
+    let mut running = start(spec, ends, Some(gate), pump.screen())?;
     ready()?;
     // Should init be gone already, its own message tells why.
     let _ = Message::of(wire::GO).send(opener.as_raw_fd(), None);
@@ -143,14 +157,16 @@ fn channel() -> Result<(OwnedFd, OwnedFd), JailError> {
 
 /// Starts a run with the given descriptors 0, 1 and 2 (none: a terminal).
 pub fn spawn(spec: &Spec, stdio: Option<[OwnedFd; 3]>) -> Result<Running, JailError> {
-    start(spec, stdio, None)
+    start(spec, stdio, None, None)
 }
 
-/// Starts a run whose program waits for a message from `gate`.
+/// Starts a run whose program waits for a message from `gate`. `screen` is a
+/// terminal that the caller is about to change.
 fn start(
     spec: &Spec,
     stdio: Option<[OwnedFd; 3]>,
     gate: Option<OwnedFd>,
+    screen: Option<OwnedFd>,
 ) -> Result<Running, JailError> {
     reap_monitors();
     let started = Instant::now();
@@ -167,6 +183,7 @@ fn start(
         door: if copied { Some(channel()?) } else { None },
         // Without namespaces there is nothing to join.
         join: spec.join.clone().filter(|_| !copied),
+        screen,
     };
     let monitor = crate::spawner::launch(&request, &descriptors)
         .map_err(|errno| JailError::System { what: "start the supervisor".into(), errno })?;
@@ -288,34 +305,55 @@ impl Running {
         };
         let usage = usage.unwrap_or_default();
         let cpu_us = if group[2] > 0 { group[2] } else { usage[0].max(group[3]) };
-        let failed = ended != Ended::Exited(0);
-        // Without a controller an allocation fails before anybody is killed.
-        let starved = self.request.memory_watch.is_some_and(|limit| usage[1] >= limit / 10 * 9);
-        let by_itself = why == child::WHY_ENDED;
-        let why =
-            if self.state.memory.is_some() || ((group[1] > 0 || starved) && failed && by_itself) {
-                Why::Memory
-            } else {
-                pump.stopped.filter(|_| by_itself).unwrap_or_else(|| why_of(why))
-            };
+        let reached = self.reached(ended, &usage, group[1], &pump);
+        let why = match why_of(why) {
+            // Init stopped it, whatever else was on its way.
+            _ if self.state.memory.is_some() => Why::Memory,
+            Why::Ended => pump.stopped.unwrap_or_else(|| blame(ended, reached)),
+            why => why,
+        };
+        let write_errno = pump.write_errno();
         let (output, errors) = pump.into_captured();
         Ok(Report {
             ended,
             why,
+            reached,
             wall_ms,
             cpu_ms: cpu_us / 1000,
             memory_peak_bytes: if group[0] > 0 {
                 group[0]
             } else {
-                usage[1].max(self.state.memory.unwrap_or(0))
+                usage[1].max(usage[4]).max(self.state.memory.unwrap_or(0))
             },
             io_read_bytes: usage[2],
             io_write_bytes: usage[3],
             output,
             errors,
+            write_errno,
             top: self.state.top.take(),
             missing: std::mem::take(&mut self.request.plan.missing),
         })
+    }
+
+    fn reached(&self, ended: Ended, usage: &[u64; 6], kills: u64, pump: &Pump) -> Reached {
+        // Without a controller an allocation fails before anybody is killed.
+        let starved = self.request.memory_watch.is_some_and(|limit| usage[1] >= limit / 10 * 9);
+        let failed = ended != Ended::Exited(0);
+        Reached {
+            memory: self.state.memory.is_some() || kills > 0 || (starved && failed),
+            disk: pump.is_disk_full(self.state.top.as_ref()),
+        }
+    }
+}
+
+/// Why a program that nobody stopped ended as it did. One that copes with a
+/// limit and succeeds has simply ended.
+fn blame(ended: Ended, reached: Reached) -> Why {
+    match (ended, reached) {
+        (Ended::Exited(0) | Ended::NotStarted(_), _) => Why::Ended,
+        (_, Reached { memory: true, .. }) => Why::Memory,
+        (_, Reached { disk: true, .. }) => Why::Disk,
+        _ => Why::Ended,
     }
 }
 
@@ -325,6 +363,7 @@ static MONITORS: Mutex<Vec<Monitor>> = Mutex::new(Vec::new());
 
 impl Drop for Running {
     fn drop(&mut self) {
+        let _ = Message::of(wire::LEAVE).send(self.control.as_raw_fd(), None);
         if let Ok(mut waiting) = MONITORS.lock() {
             waiting.push(std::mem::replace(&mut self.monitor, Monitor::Gone));
         }

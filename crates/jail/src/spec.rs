@@ -35,6 +35,17 @@ pub struct Spec {
     /// A run that lives on the same top layer: share its files, network and
     /// shared memory instead of building anew.
     pub join: Option<Living>,
+    /// What to leave behind should the caller die before the run is over.
+    pub last_words: Option<LastWords>,
+}
+
+/// A file that appears, whole, when the caller is killed.
+#[derive(Clone, Debug)]
+pub struct LastWords {
+    /// Where.
+    pub path: PathBuf,
+    /// Its content.
+    pub text: Vec<u8>,
 }
 
 /// Where the top layer lives.

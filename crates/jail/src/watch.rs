@@ -5,10 +5,15 @@ use crate::sys::fd;
 use std::ffi::CStr;
 use std::os::fd::RawFd;
 
-/// Sums the resident memory of all processes that pid 1 sees, in bytes.
+/// Sums the resident memory of all processes that pid 1 sees but its own, in
+/// bytes: what init holds was its caller's and is not the program's doing.
 pub fn memory_of_all() -> u64 {
     let mut total_pages = 0;
-    each_process(&mut |proc, name, _| total_pages += resident_pages(proc, name));
+    each_process(&mut |proc, name, pid| {
+        if pid != 1 {
+            total_pages += resident_pages(proc, name);
+        }
+    });
     total_pages * 4096
 }
 

@@ -38,6 +38,8 @@ pub const LISTENER: u32 = 13;
 pub const SIGNAL: u32 = 20;
 /// caller → monitor: stop the run.
 pub const STOP: u32 = 21;
+/// caller → monitor: I leave. Who dies cannot say so.
+pub const LEAVE: u32 = 22;
 /// monitor → init: end everything, and report what it used.
 pub const FINISH: u32 = 31;
 /// monitor → init: go on.

@@ -234,9 +234,9 @@ pub enum Outcome {
     Signalled,
     /// The time limit ended it.
     Timeout,
-    /// The memory limit ended it.
+    /// The memory limit ended it, or a part of it whereupon it failed.
     Memory,
-    /// The disk limit ended it.
+    /// The disk limit ended it, or left no room whereupon it failed.
     Disk,
     /// The output limit ended it.
     Output,
@@ -249,8 +249,9 @@ pub struct Usage {
     pub wall_ms: u64,
     /// Processor time of all its processes.
     pub cpu_ms: u64,
-    /// Highest memory of all processes (of the largest one, where no memory
-    /// controller was available).
+    /// Highest memory of all processes: by the controller's count under a
+    /// memory limit, without a controller the highest sum that the supervisor
+    /// saw; without a limit that of the largest process.
     pub memory_peak_bytes: u64,
     /// Bytes read from disks.
     pub io_read_bytes: u64,
@@ -282,12 +283,18 @@ pub struct RunReply {
     pub exit: i32,
     /// How it ended.
     pub outcome: Outcome,
+    /// Limits that were felt inside, also when the program coped and went on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits_reached: Vec<Outcome>,
     /// Captured output (lossy UTF-8); empty when it was streamed.
     pub stdout: String,
     /// Captured errors.
     pub stderr: String,
     /// Whether some output was left out.
     pub truncated: bool,
+    /// Why output was lost that should have gone to the caller's descriptors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_lost: Option<String>,
     /// What it used.
     pub usage: Usage,
     /// How it was fenced in.
@@ -377,6 +384,9 @@ pub struct DiffReply {
     pub sandbox: String,
     /// What differs, sorted by path.
     pub changes: Vec<Change>,
+    /// Whether there is more, too much or too deep down to be listed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
     /// How far reality moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale: Option<Staleness>,
@@ -429,6 +439,14 @@ pub struct ArchiveReply {
     pub entries: u64,
     /// Bytes of content written.
     pub bytes: u64,
+    /// Sockets and devices (for `cp` also fifos), which are never carried.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes references
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// An answer, by the shape of its verb.

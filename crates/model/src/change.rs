@@ -39,7 +39,7 @@ pub enum EntryKind {
     Directory,
     /// A symbolic link.
     Symlink,
-    /// A fifo, socket or device: listed, never carried out of a sandbox.
+    /// A fifo, socket or device: listed, and never put into reality.
     Special,
 }
 

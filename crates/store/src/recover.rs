@@ -1,22 +1,43 @@
 //! After a crash: runs whose supervisor is gone.
 //!
 //! A process is named by its pid and its start time, so a pid that was used
-//! again does not keep a dead run alive.
+//! again does not keep a dead run alive. A run without a row is told of by a
+//! file that its supervisor leaves when its caller is killed.
 
 use crate::{Reads, Result, RunRow, Store, Tx, now_ms};
-use fractal_model::RecordBody;
+use fractal_model::{Id, RecordBody};
 use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Last words are a command and little more.
+const LAST_WORDS_BYTES_MAX: u64 = 4 << 20;
+
+/// Where the supervisor of a run without a row tells that its caller was
+/// killed: a record, as JSON.
+pub fn last_words_file(home: &Path, run: Id) -> PathBuf {
+    home.join(format!("{LAST_WORDS}{run}{LAST_WORDS_END}"))
+}
+
+const LAST_WORDS: &str = "lost-";
+const LAST_WORDS_END: &str = ".json";
 
 impl Store {
     /// Records runs whose process is gone as lost and returns them, so that
-    /// the caller can clean up their cgroups. One query when nothing is wrong.
+    /// the caller can clean up their cgroups. One query and one look into the
+    /// directory when nothing is wrong.
     pub fn recover(&self) -> Result<Vec<RunRow>> {
         let gone: Vec<RunRow> = self.runs()?.into_iter().filter(|run| !is_alive(run)).collect();
-        if gone.is_empty() {
+        let words = last_words(self.home());
+        if gone.is_empty() && words.is_empty() {
             return Ok(gone);
         }
         self.transact(|tx| {
             let mut lost = Vec::new();
+            for path in words {
+                if let Some(body) = take_last_words(&path) {
+                    tx.append(body)?;
+                }
+            }
             for run in gone {
                 // Another process may have been here since we looked.
                 if tx.delete_run(run.id)? {
@@ -27,6 +48,27 @@ impl Store {
             Ok(lost)
         })
     }
+}
+
+fn last_words(home: &Path) -> Vec<PathBuf> {
+    let is_ours = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(LAST_WORDS) && name.ends_with(LAST_WORDS_END))
+    };
+    let entries = fs::read_dir(home).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_ours).collect();
+    // A directory that is read-only can still be looked at.
+    found.retain(|_| rustix::fs::access(home, rustix::fs::Access::WRITE_OK).is_ok());
+    found
+}
+
+/// Removed first and inside the transaction: told once, even if two processes
+/// come across it.
+fn take_last_words(path: &Path) -> Option<RecordBody> {
+    let small = fs::metadata(path).is_ok_and(|meta| meta.len() <= LAST_WORDS_BYTES_MAX);
+    let text = if small { fs::read(path).ok()? } else { Vec::new() };
+    fs::remove_file(path).ok()?;
+    serde_json::from_slice(&text).ok()
 }
 
 fn record_lost(tx: &Tx<'_>, run: &RunRow) -> Result<()> {

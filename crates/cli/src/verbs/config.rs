@@ -25,7 +25,7 @@ enum Verb {
 impl Config {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
         let Verb::Show { origin } = self.verb;
-        let settings = session.config()?.settings()?;
+        let settings = session.sound_config().settings()?;
         if session.json {
             return session.print_json(&serde_json::json!({ "settings": settings }));
         }

@@ -27,6 +27,9 @@ impl Cp {
         let count = reply.entries as usize;
         let entries = if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") };
         session.note(&format!("copied {entries}, {}", format_bytes(reply.bytes)));
+        if reply.left_out > 0 {
+            session.note(&format!("left out, fifos, sockets and devices: {}", reply.left_out));
+        }
         Ok(0)
     }
 }

@@ -11,7 +11,9 @@ use std::os::fd::AsFd;
 ///
 /// The patch holds the changes below the sandbox's directory, with paths
 /// relative to it; binary files are included. `--all` takes every path of the
-/// machine. What a patch leaves out is counted on standard error.
+/// machine. What a patch leaves out is counted on standard error. The short
+/// forms list every path: relative below that directory, with a leading slash
+/// elsewhere.
 #[derive(clap::Args)]
 pub struct Diff {
     /// The sandbox [default: the latest one of this directory]
@@ -41,7 +43,7 @@ impl Diff {
         let format = self.format();
         // Rust's own standard output writes line by line.
         let mut out = BufWriter::new(File::from(io::stdout().as_fd().try_clone_to_owned()?));
-        let (engine, caller) = (session.engine()?, session.caller()?);
+        let (engine, caller) = (session.engine()?, session.caller_without_settings());
         let (sandbox, since) = (self.sandbox.as_deref(), self.since.as_deref());
         let output = engine.write_diff(&caller, sandbox, since, format, &mut out)?;
         if output.broken_pipe {
@@ -78,6 +80,9 @@ fn remarks(session: &Session, output: &DiffOutput, format: DiffFormat) {
     if is_patch && output.unsayable > 0 {
         let changes = plural(output.unsayable as usize, "change");
         session.note(&format!("{changes} that a patch cannot hold (fractal diff --name-status)"));
+    }
+    if output.truncated {
+        session.note("more changed than is listed: the rest is too much, or too deep down");
     }
     for path in &output.skipped {
         session.note(&format!("left out, too large or unreadable: {}", plain(path)));

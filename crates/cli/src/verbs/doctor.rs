@@ -16,6 +16,8 @@ pub struct Doctor {
 
 impl Doctor {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
+        // Warns of settings that cannot be read.
+        session.sound_config();
         let home = session.home()?;
         let diagnosis =
             if self.repair { Diagnosis::repair(&home)? } else { Diagnosis::examine(&home) };

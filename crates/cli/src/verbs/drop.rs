@@ -21,7 +21,7 @@ pub struct Drop {
 
 impl Drop {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
-        let (engine, caller) = (session.engine()?, session.caller()?);
+        let (engine, caller) = (session.engine()?, session.caller_without_settings());
         let mut sandboxes = self.sandboxes;
         if self.all {
             let Reply::List(list) = engine.apply(&caller, Action::List)? else {

@@ -1,4 +1,4 @@
-use super::run::{Style, carry_out};
+use super::run::{Style, carry_out, only_for_new};
 use crate::bounds::Bounds;
 use crate::failure::Failure;
 use crate::session::Session;
@@ -29,6 +29,10 @@ impl Enter {
             return Err(Error::invalid("a shell has no JSON form")
                 .hint("use `fractal run --json -- CMD`")
                 .into());
+        }
+        if self.sandbox.is_some() {
+            let default = std::env::var("FRACTAL_TEMPLATE").ok();
+            only_for_new("--template", "S", self.template.clone(), default)?;
         }
         let shell = std::env::var("SHELL").ok().filter(|shell| !shell.is_empty());
         let run = fractal::Run {

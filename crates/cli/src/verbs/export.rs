@@ -27,6 +27,9 @@ impl Export {
         }
         let (name, bytes) = (&reply.sandbox, format_bytes(reply.bytes));
         session.note(&format!("exported {name}: {} entries, {bytes}", reply.entries));
+        if reply.left_out > 0 {
+            session.note(&format!("left out, sockets and devices: {}", reply.left_out));
+        }
         Ok(0)
     }
 }

@@ -34,7 +34,7 @@ impl Fork {
             network: network.clone().unwrap_or(Network::Host),
             ..self.bounds.policy(session)?
         };
-        let (engine, caller) = (session.engine()?, session.caller()?);
+        let (engine, caller) = (session.engine()?, session.caller_without_settings());
         let fork = |sandbox: Option<String>, name: Option<String>| {
             let (ask, network) = (ask.clone(), network.clone());
             engine.apply(&caller, Action::Fork { sandbox, name, ask, network, ttl_ms: self.ttl })

@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, OwnedFd};
 /// in it (one line on standard error says so) and forgotten otherwise.
 ///
 /// The exit status is the program's own; 124 when the time limit ended it, 137
-/// for the memory limit, 125 when fractal itself failed.
+/// for the limits of memory, disk and output, 125 when fractal itself failed.
 #[derive(clap::Args)]
 #[command(override_usage = "fractal run [OPTIONS] -- CMD...")]
 pub struct Run {
@@ -44,7 +44,7 @@ pub struct Run {
     ttl: Option<u64>,
     /// What a new sandbox stands on: the host as it is at each moment, or the
     /// current directory as it is now
-    #[arg(long, env = "FRACTAL_BASE", value_name = "KIND", value_parser = base_kind, default_value = "live", conflicts_with = "sandbox", hide_env_values = true)]
+    #[arg(long, env = "FRACTAL_BASE", value_name = "KIND", value_parser = base_kind, default_value = "live", hide_env_values = true)]
     base: BaseKind,
     /// Give the program a terminal (the default when input and output are one)
     #[arg(short, long)]
@@ -67,6 +67,9 @@ pub struct Run {
 
 impl Run {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
+        if self.sandbox.is_some() {
+            self.refuse_what_is_for_new_ones()?;
+        }
         let run = fractal::Run {
             env: variables(&self.env)?,
             cwd: self.workdir.as_deref().map(|dir| session.absolute(dir)).transpose()?,
@@ -91,6 +94,38 @@ impl Run {
         std::mem::forget(engine);
         status
     }
+}
+
+impl Run {
+    fn refuse_what_is_for_new_ones(&self) -> Result<(), Error> {
+        let template = std::env::var("FRACTAL_TEMPLATE").ok();
+        only_for_new("--template", "--in", self.template.clone(), template)?;
+        only_for_new("--ttl", "--in", self.ttl, variable("FRACTAL_TTL", duration))?;
+        let base = Some(self.base).filter(|base| *base != BaseKind::default());
+        only_for_new("--base", "--in", base, variable("FRACTAL_BASE", base_kind))
+    }
+}
+
+/// Refuses a flag that would be ignored because the sandbox exists. A variable
+/// is a default for sandboxes to come and does not speak of this one.
+pub fn only_for_new<T: PartialEq>(
+    flag: &str,
+    existing: &str,
+    given: Option<T>,
+    default: Option<T>,
+) -> Result<(), Error> {
+    if given.is_none() || given == default {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{flag} is for a new sandbox, and {existing} names one that exists"
+    ))
+    .hint(format!("leave out {flag}, or leave out {existing} to make a new one")))
+}
+
+/// A variable as its flag would be read.
+fn variable<T, E>(name: &str, read: impl Fn(&str) -> Result<T, E>) -> Option<T> {
+    std::env::var(name).ok().and_then(|text| read(&text).ok())
 }
 
 fn explain(
@@ -130,6 +165,11 @@ pub fn carry_out(
         // Empty when it was streamed, but for a program that did not start.
         let _ = io::stderr().write_all(reply.stderr.as_bytes());
         remarks(session, &reply, is_new, style.verbose);
+    }
+    if let Some(why) = &reply.output_lost {
+        return Err(Error::internal(format!("cannot pass on what the program wrote: {why}"))
+            .hint("it ran, and its output is incomplete: make room, or send it elsewhere")
+            .into());
     }
     // Exit statuses of programs have eight bits.
     Ok((reply.exit & 0xff) as u8)
@@ -177,6 +217,10 @@ fn own(stream: impl AsFd) -> Result<OwnedFd, Error> {
 pub fn remarks(session: &Session, reply: &RunReply, is_new: bool, verbose: bool) {
     if let Some(limit) = limit_reached(reply.outcome) {
         session.note(&format!("stopped: {limit} limit"));
+    }
+    for limit in reply.limits_reached.iter().filter(|limit| **limit != reply.outcome) {
+        let name = limit_reached(*limit).unwrap_or_default();
+        session.note(&format!("{name} limit reached inside, and the program went on"));
     }
     if let Some(line) = isolation(reply, verbose) {
         session.note(&line);

@@ -21,7 +21,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
-        let (engine, caller) = (session.engine()?, session.caller()?);
+        let (engine, caller) = (session.engine()?, session.caller_without_settings());
         let seal = |sandbox: Option<String>, name: Option<String>| {
             engine.apply(&caller, Action::Snapshot { sandbox, name })
         };

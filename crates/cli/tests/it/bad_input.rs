@@ -12,6 +12,30 @@ fn assert_clear(answer: &Answer, status: i32, message: &str) {
     assert_eq!(answer.out, "");
 }
 
+/// Flags that only a new sandbox can follow are not silently ignored.
+#[test]
+fn flags_for_a_new_sandbox_on_one_that_exists() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    world.ok(&["run", "-q", "--name", "x", "--", "true"]);
+    for flag in [["--template", "standard"], ["--ttl", "1d"], ["--base", "frozen"]] {
+        let answer = world.fractal(&[&["run", "--in", "x"], &flag[..], &["--", "true"]].concat());
+        assert_clear(&answer, 2, &format!("{} is for a new sandbox", flag[0]));
+    }
+    assert_clear(&world.fractal(&["enter", "x", "--template", "standard"]), 2, "--template");
+    // Variables are defaults for sandboxes to come.
+    let mut command = world.command(crate::world::FRACTAL);
+    command.envs([
+        ("FRACTAL_TEMPLATE", "standard"),
+        ("FRACTAL_TTL", "1d"),
+        ("FRACTAL_BASE", "frozen"),
+    ]);
+    let answer = Answer::of(command.args(["run", "-q", "--in", "x", "--", "true"]));
+    assert_eq!(answer.status, 0, "{}", answer.err);
+}
+
 #[test]
 fn arguments_that_make_no_sense() {
     let world = World::new();
@@ -65,6 +89,74 @@ fn runs_that_cannot_be() {
     check(&["run", "--name", "a/b", "--", "true"], 2, "is not a name");
     world.write("fractal.toml", "memroy = 5\n");
     check(&["run", "--rm", "--", "true"], 2, "fractal.toml:1: unknown field `memroy`");
+}
+
+/// One status for all that has none of its own; the code and the hint tell.
+#[test]
+fn names_that_are_taken() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    world.ok(&["run", "-q", "--name", "x", "--", "touch", "f"]);
+    world.ok(&["snapshot", "x", "s"]);
+    world.ok(&["volume", "create", "v"]);
+    world.ok(&["export", "x", "-o", "x.tar.zst"]);
+    let calls: &[&[&str]] = &[
+        &["run", "--name", "x", "--", "true"],
+        &["fork", "x", "x"],
+        &["snapshot", "x", "s"],
+        &["volume", "create", "v"],
+        &["import", "x.tar.zst", "--name", "x"],
+    ];
+    for args in calls {
+        assert_clear(&world.fractal(args), 125, "already");
+        let (status, reply) = world.json(&[&["--json"], *args].concat());
+        assert_eq!((status, reply["error"]["code"].as_str()), (125, Some("exists")), "{args:?}");
+    }
+}
+
+/// Looking and cleaning up need no settings; a run does.
+#[test]
+fn settings_that_cannot_be_read() {
+    let world = World::new();
+    if able() {
+        world.ok(&["run", "-q", "--name", "x", "--", "touch", "f"]);
+    }
+    world.write("fractal.toml", "net = \"none\"\nmemroy = 5\n");
+    let free: &[&[&str]] = &[
+        &["list"],
+        &["log"],
+        &["config", "show"],
+        &["gc"],
+        &["show", "x"],
+        &["diff", "x"],
+        &["drop", "x"],
+    ];
+    for args in free.iter().filter(|args| able() || args.len() < 2 || args[0] == "config") {
+        let answer = world.ok(args);
+        let warnings = answer.err.lines().filter(|line| line.starts_with("warning: "));
+        let warnings: Vec<&str> = warnings.collect();
+        assert_eq!(warnings.len(), 1, "{args:?}: {}", answer.err);
+        assert!(warnings[0].contains("fractal.toml:2: unknown field `memroy`"), "{warnings:?}");
+    }
+    assert!(world.fractal(&["doctor"]).err.contains("fractal.toml:2: "));
+    let run = ["run", "--rm", "--", "true"];
+    assert_clear(
+        &world.fractal(&run),
+        2,
+        "fractal.toml:2: unknown field `memroy`, expected one of `template`",
+    );
+    world.write("fractal.toml", "[limits]\nmemory = \"5 apples\"\n");
+    assert_clear(
+        &world.fractal(&run),
+        2,
+        "fractal.toml:2: limits.memory: `5 apples` is not a size",
+    );
+    world.write("fractal.toml", "net = \"some\"\n");
+    let answer = world.fractal(&run);
+    assert_clear(&answer, 2, "fractal.toml:1: net: ");
+    assert!(answer.err.contains("none"), "{}", answer.err);
 }
 
 #[test]

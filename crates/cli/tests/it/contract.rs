@@ -260,3 +260,55 @@ fn a_patch_applies_also_when_the_repository_itself_changed() {
     assert_eq!(applied.status, 0, "{}", applied.err);
     assert_eq!(std::fs::read_to_string(world.project().join("d/f")).expect("it came"), "x\n");
 }
+
+/// A program can nest directories deeper than any path reaches.
+#[test]
+fn what_is_too_deep_does_not_hide_other_changes() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let script = "echo x > shallow; i=0; while [ $i -lt 300 ]; do mkdir d; cd d; i=$((i+1)); done; \
+                  echo y > deep";
+    world.ok(&["run", "-q", "--name", "x", "--", "sh", "-c", script]);
+    let patch = world.ok(&["diff", "x"]);
+    assert!(patch.out.contains("+++ b/shallow"), "{}", patch.out);
+    assert!(patch.err.contains("too deep"), "{}", patch.err);
+    world.write("../p", &patch.out);
+    let applied = Answer::of(world.command("git").args(["apply", "../p"]));
+    assert_eq!(applied.status, 0, "{}", applied.err);
+    let (status, reply) = world.json(&["diff", "x", "--json"]);
+    assert_eq!((status, reply["truncated"].as_bool()), (0, Some(true)));
+    assert!(reply["changes"].as_array().is_some_and(|list| list.len() > 200), "{reply}");
+    let (_, show) = world.json(&["show", "x", "--json"]);
+    assert!(show["changes"].as_u64() > Some(200), "{show}");
+    // Whoever would carry the changes elsewhere does not do so by half.
+    let export = world.fractal(&["export", "x", "-o", "x.tar.zst"]);
+    assert_eq!(export.status, 125, "{}", export.err);
+    assert!(export.err.contains("hint: ") && !world.project().join("x.tar.zst").exists());
+    world.ok(&["drop", "x"]);
+}
+
+#[test]
+fn short_forms_of_a_diff_name_paths_as_people_do() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    world.write("old", "1\n");
+    // The copy of a project is all that there is in the tier `copied`.
+    let script = "echo 2 > old; mkdir d; echo 3 > 'd/a b'; echo 4 > ../beside; chmod 700 .; true";
+    world.ok(&["run", "-q", "--name", "x", "--", "sh", "-c", script]);
+    let root = world.root().canonicalize().expect("it exists").display().to_string();
+    let out = world.ok(&["diff", "x", "--name-status"]).out;
+    let lines: Vec<&str> = out.lines().filter(|line| *line != "M\t./").collect();
+    assert_eq!(lines[..3], ["A\td/", "A\td/a b", "M\told"], "{out}");
+    let outside = format!("A\t{root}/beside");
+    assert!(lines[3..].is_empty() || lines[3..] == [outside.as_str()], "{out}");
+    let stat = world.ok(&["diff", "x", "--stat"]).out;
+    assert!(stat.starts_with(" d/a b "), "{stat}");
+    assert_eq!(stat.contains("/beside "), lines.len() == 4, "{stat}");
+    let (_, reply) = world.json(&["diff", "x", "--json"]);
+    let paths = reply["changes"].as_array().expect("a list");
+    assert!(paths.iter().all(|change| change["path"].as_str().expect("text").starts_with('/')));
+}

@@ -71,6 +71,8 @@ pub struct Stat {
 pub struct FileStat {
     /// Its path below the root of the patch.
     pub path: SandboxPath,
+    /// Whether that root was `/`, to be told from paths of another one.
+    pub absolute: bool,
     /// How much changed.
     pub amount: Amount,
 }
@@ -130,7 +132,7 @@ impl From<PatchError> for Error {
     fn from(error: PatchError) -> Error {
         match error {
             PatchError::Layer(error) => error.into(),
-            PatchError::Write(error) => Error::new(Code::Internal, error.to_string()),
+            PatchError::Write(_) => Error::new(Code::Internal, error.to_string()),
         }
     }
 }
@@ -254,7 +256,7 @@ fn write_file(
         }
         _ => write_diff(out, name, before, after, options)?,
     };
-    stat.files.push(FileStat { path: name.clone(), amount });
+    stat.files.push(FileStat { path: name.clone(), absolute: false, amount });
     Ok(())
 }
 

@@ -4,18 +4,25 @@ use super::{Amount, FileStat, Stat, below, quote};
 use fractal_model::{Change, EntryKind, SandboxPath};
 use std::io::{self, Write};
 
-/// Writes what `git diff --name-status` writes: a letter, a tab, a name.
-/// Directories, which git does not know, end in a slash.
+/// Writes what `git diff --name-status` writes: a letter, a tab, a name. What
+/// git does not know: directories end in a slash, and what lies outside of the
+/// root comes last and begins with one.
 pub fn write_name_status(
     out: &mut dyn Write,
     changes: &[Change],
     root: &SandboxPath,
 ) -> io::Result<()> {
-    for change in changes {
-        let Some(name) = below(&change.path, root) else { continue };
+    let (inside, outside): (Vec<_>, Vec<_>) =
+        changes.iter().partition(|change| change.path.is_within(root));
+    for change in inside.into_iter().chain(outside) {
         let slash = if change.entry == EntryKind::Directory { "/" } else { "" };
+        let name = match below(&change.path, root) {
+            Some(name) => quote::name("", &name),
+            None if change.path == *root => b".".to_vec(),
+            None => quote::name("/", &change.path),
+        };
         write!(out, "{}\t", change.kind.letter())?;
-        out.write_all(&quote::name("", &name))?;
+        out.write_all(&name)?;
         writeln!(out, "{slash}")?;
     }
     Ok(())
@@ -66,7 +73,7 @@ impl Layout {
     fn new(files: &[FileStat], width: usize) -> Layout {
         let (mut name, mut number, mut most, mut sizes) = (0, 0, 0, 0);
         for file in files {
-            name = name.max(columns(&quote::name("", &file.path)));
+            name = name.max(columns(&shown(file)));
             match file.amount {
                 Amount::Lines { added, deleted } => most = most.max(to_usize(added + deleted)),
                 Amount::Bytes { before, after } => {
@@ -91,7 +98,7 @@ impl Layout {
     }
 
     fn write_file(&self, out: &mut dyn Write, file: &FileStat) -> io::Result<()> {
-        let name = self.fit(quote::name("", &file.path));
+        let name = self.fit(shown(file));
         out.write_all(b" ")?;
         out.write_all(&name)?;
         write!(out, "{:1$} |", "", self.name.saturating_sub(columns(&name)))?;
@@ -146,6 +153,10 @@ impl Layout {
             count => 1 + count * (self.graph - 1) / self.most.max(1),
         }
     }
+}
+
+fn shown(file: &FileStat) -> Vec<u8> {
+    quote::name(if file.absolute { "/" } else { "" }, &file.path)
 }
 
 /// Quoted names are ASCII, so bytes are columns.

@@ -71,7 +71,12 @@ fn out(
         )
         .hint("the rest is unreadable, too deep or too large"));
     }
-    Ok(ArchiveReply { sandbox: row.name.clone(), entries, bytes: copied.bytes })
+    Ok(ArchiveReply {
+        sandbox: row.name.clone(),
+        entries,
+        bytes: copied.bytes,
+        left_out: copied.skipped,
+    })
 }
 
 fn into(
@@ -99,7 +104,7 @@ fn into(
     engine.store.dirty_layer(row.top, &label)?;
     let writer =
         Writer::open(&engine.store.layer_tree(row.top), &below, engine.tier()? >= Tier::Masked)?;
-    let mut reply = ArchiveReply { sandbox: row.name.clone(), entries: 0, bytes: 0 };
+    let mut reply = ArchiveReply { sandbox: row.name.clone(), entries: 0, bytes: 0, left_out: 0 };
     // The source is read like a layer: without following links inside it.
     let parent =
         from.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -146,7 +151,10 @@ pub fn put(
         }
         EntryKind::Directory => writer.directory(to, entry.mode, owner)?,
         EntryKind::Symlink => writer.symlink(to, entry.target.as_deref().unwrap_or_default())?,
-        EntryKind::Special => return Ok(()),
+        EntryKind::Special => {
+            reply.left_out += 1;
+            return Ok(());
+        }
     }
     reply.entries += 1;
     Ok(())

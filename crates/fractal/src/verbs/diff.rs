@@ -4,7 +4,7 @@ use super::run::without_mount_points;
 use crate::patch::{PatchError, PatchOptions, Stat, write_name_status, write_patch, write_stat};
 use crate::view::{Views, path_of};
 use crate::{Caller, Engine, stale};
-use fractal_jail::layer::Bounds;
+use fractal_jail::layer::{Bounds, Changes};
 use fractal_model::{Change, Code, DiffReply, Error, Result, SandboxPath, Staleness};
 use fractal_store::{Reads, SandboxRow};
 use std::io::Write;
@@ -31,6 +31,8 @@ pub enum DiffFormat {
 pub struct DiffOutput {
     /// All changes.
     pub changes: usize,
+    /// Whether there are more, too many or too deep down to be listed.
+    pub truncated: bool,
     /// Changes outside the sandbox's directory, which a patch leaves out.
     pub outside: u64,
     /// Files too large for a patch.
@@ -50,16 +52,43 @@ pub fn diff(
     since: Option<&str>,
 ) -> Result<DiffReply> {
     let row = engine.find(caller, selector)?;
-    let (_, changes) = changes(engine, &row, since)?;
-    Ok(DiffReply { sandbox: row.name.clone(), changes, stale: stale::look(&row, engine.home()) })
+    let (_, found) = listed(engine, &row, since)?;
+    Ok(DiffReply {
+        sandbox: row.name.clone(),
+        changes: found.list,
+        truncated: found.truncated,
+        stale: stale::look(&row, engine.home()),
+    })
 }
 
-/// A sandbox's changes against its base, or against one of its snapshots.
+/// A sandbox's changes against its base, or against one of its snapshots: all
+/// of them, for those who act on them.
 pub fn changes(
     engine: &Engine,
     row: &SandboxRow,
     since: Option<&str>,
 ) -> Result<(Views, Vec<Change>)> {
+    let (views, found) = listed(engine, row, since)?;
+    if found.truncated {
+        return Err(Error::new(
+            Code::Limit,
+            format!("`{}` changed more than can be listed, or too deep down", row.name),
+        )
+        .hint(format!(
+            "see what is too deep with `fractal diff {0}`, and remove it with `fractal enter {0}`",
+            row.name
+        )));
+    }
+    Ok((views, found.list))
+}
+
+/// How many paths differ, as far as they can be listed.
+pub fn count(engine: &Engine, row: &SandboxRow) -> Result<usize> {
+    Ok(listed(engine, row, None)?.1.list.len())
+}
+
+/// The same as far as it can be listed, for those who look.
+fn listed(engine: &Engine, row: &SandboxRow, since: Option<&str>) -> Result<(Views, Changes)> {
     let base = match since {
         None => row.base,
         Some(name) => {
@@ -73,15 +102,8 @@ pub fn changes(
     };
     let views = engine.views(row, base)?;
     let mut found = views.changes(&Bounds::default())?;
-    if found.truncated {
-        return Err(Error::new(
-            Code::Limit,
-            format!("`{}` changed more than can be listed", row.name),
-        )
-        .hint("look inside with `fractal enter`, or `fractal export` it"));
-    }
     without_mount_points(&mut found.list, &row.mounts)?;
-    Ok((views, found.list))
+    Ok((views, found))
 }
 
 pub fn write(
@@ -93,25 +115,24 @@ pub fn write(
     out: &mut dyn Write,
 ) -> Result<DiffOutput> {
     let row = engine.find(caller, selector)?;
-    let (views, changes) = changes(engine, &row, since)?;
+    let (views, found) = listed(engine, &row, since)?;
+    let changes = found.list;
     let mut output = DiffOutput {
         changes: changes.len(),
+        truncated: found.truncated,
         stale: stale::look(&row, engine.home()),
         ..DiffOutput::default()
     };
-    let everything = SandboxPath::root();
-    let root =
-        if format == DiffFormat::Patch { path_of(&row.directory)? } else { everything.clone() };
+    let root = path_of(&row.directory)?;
     let result = match format {
         DiffFormat::NameStatus => {
-            write_name_status(out, &changes, &everything).map_err(PatchError::Write)
+            write_name_status(out, &changes, &root).map_err(PatchError::Write)
         }
-        DiffFormat::Stat { width } => {
-            patch(&mut std::io::sink(), &changes, &views, &root, &mut output)
-                .and_then(|stat| write_stat(out, &stat, width).map_err(PatchError::Write))
-        }
-        DiffFormat::Patch | DiffFormat::PatchAll => {
-            patch(out, &changes, &views, &root, &mut output).map(|_| ())
+        DiffFormat::Stat { width } => count_lines(changes, &views, &root, &mut output)
+            .and_then(|stat| write_stat(out, &stat, width).map_err(PatchError::Write)),
+        DiffFormat::Patch => patch(out, &changes, &views, &root, &mut output).map(|_| ()),
+        DiffFormat::PatchAll => {
+            patch(out, &changes, &views, &SandboxPath::root(), &mut output).map(|_| ())
         }
     };
     match result.and_then(|()| out.flush().map_err(PatchError::Write)) {
@@ -123,6 +144,23 @@ pub fn write(
     Ok(output)
 }
 
+/// Lines changed in every file: those below the root, then all others.
+fn count_lines(
+    changes: Vec<Change>,
+    views: &Views,
+    root: &SandboxPath,
+    output: &mut DiffOutput,
+) -> std::result::Result<Stat, PatchError> {
+    let (inside, outside): (Vec<_>, Vec<_>) =
+        changes.into_iter().partition(|change| change.path.is_within(root));
+    let mut nowhere = std::io::sink();
+    let mut stat = patch(&mut nowhere, &inside, views, root, output)?;
+    let mut others = patch(&mut nowhere, &outside, views, &SandboxPath::root(), output)?;
+    others.files.iter_mut().for_each(|file| file.absolute = true);
+    stat.files.append(&mut others.files);
+    Ok(stat)
+}
+
 fn patch(
     out: &mut dyn Write,
     changes: &[Change],
@@ -132,8 +170,8 @@ fn patch(
 ) -> std::result::Result<Stat, PatchError> {
     let stat =
         write_patch(out, changes, &views.base(), &views.top(), root, &PatchOptions::default())?;
-    output.outside = stat.outside;
-    output.unsayable = stat.directories + stat.special + stat.attributes + stat.of_git;
-    output.skipped = stat.skipped.iter().map(|skipped| skipped.path.to_string()).collect();
+    output.outside += stat.outside;
+    output.unsayable += stat.directories + stat.special + stat.attributes + stat.of_git;
+    output.skipped.extend(stat.skipped.iter().map(|skipped| skipped.path.to_string()));
     Ok(stat)
 }

@@ -1,8 +1,9 @@
 //! `export`: a sandbox's changes as one file that other machines can read.
 //!
 //! A tar archive, compressed with zstd: first `manifest.json`, then every
-//! changed file, directory and link below `tree/`. Deletions stand in the
-//! manifest only. Nothing of the host is in it but what was changed.
+//! changed file, directory, link and fifo below `tree/`. Deletions stand in
+//! the manifest only, and so do sockets and devices, which mean nothing
+//! elsewhere. Nothing of the host is in it but what was changed.
 
 use crate::{Caller, Engine, record};
 use fractal_model::{ArchiveReply, Change, EntryKind, Error, Mount, Policy, Result};
@@ -48,7 +49,7 @@ pub fn export(
         mounts: row.mounts.clone(),
         changes,
     };
-    let mut reply = ArchiveReply { sandbox: row.name.clone(), entries: 0, bytes: 0 };
+    let mut reply = ArchiveReply { sandbox: row.name.clone(), entries: 0, bytes: 0, left_out: 0 };
     let written = File::create(&temporary)
         .map_err(failed)
         .and_then(|file| write(file, &manifest, &views.top(), &mut reply))
@@ -58,7 +59,8 @@ pub fn export(
         return Err(error);
     }
     let mut body = record(caller, "export", Some(&row));
-    body.detail = json!({ "entries": reply.entries, "bytes": reply.bytes });
+    body.detail =
+        json!({ "entries": reply.entries, "bytes": reply.bytes, "left_out": reply.left_out });
     engine.store.transact(|tx| tx.append(body))?;
     Ok(reply)
 }
@@ -105,7 +107,14 @@ fn write(
                 let mut header = self::header(tar::EntryType::Symlink, 0o777, 0, owner);
                 tar.append_link(&mut header, Path::new(name), Path::new(target)).map_err(failed)?;
             }
-            EntryKind::Special => continue,
+            EntryKind::Special if entry.is_fifo() => {
+                let mut header = self::header(tar::EntryType::Fifo, entry.mode, 0, owner);
+                tar.append_data(&mut header, Path::new(name), std::io::empty()).map_err(failed)?;
+            }
+            EntryKind::Special => {
+                reply.left_out += 1;
+                continue;
+            }
         }
         reply.entries += 1;
     }

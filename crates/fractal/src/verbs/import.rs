@@ -1,7 +1,7 @@
 //! `import`: a sandbox from an exported archive, on today's reality.
 //!
 //! The archive may come from anywhere, so it is read as hostile: paths are
-//! parsed, links never followed, sizes bounded, special files refused.
+//! parsed, links never followed, sizes bounded, devices refused.
 
 use super::export::{FORMAT, MANIFEST, Manifest};
 use crate::{Caller, Engine, insert_layer, names, record, stale};
@@ -94,7 +94,10 @@ fn new_row(
         (false, _) => wanted,
         (true, None) => names::for_id(id),
         (true, Some(_)) => {
-            return Err(Error::new(Code::Exists, format!("there is already a sandbox `{wanted}`")));
+            return Err(Error::new(Code::Exists, format!("there is already a sandbox `{wanted}`"))
+                .hint(format!(
+                    "choose another `--name`, or forget it with `fractal drop {wanted}`"
+                )));
         }
     };
     let now = now_ms();
@@ -139,6 +142,7 @@ fn fill<R: Read>(
         }
     }
     let (mut count, mut bytes) = (0u64, 0u64);
+    let mut directories = Vec::new();
     for entry in entries {
         let mut entry = entry.map_err(|error| bad(error.to_string()))?;
         count += 1;
@@ -149,12 +153,29 @@ fn fill<R: Read>(
                 format!("{} is larger than can be imported", path.display()),
             ));
         }
-        put(&writer, &mut entry).map_err(|error| bad(error.message))?;
+        put(&writer, &mut entry, &mut directories).map_err(|error| bad(error.message))?;
+    }
+    // Deepest first: a mode may forbid to go further down.
+    directories.sort();
+    for Directory { path, mode, owner } in directories.iter().rev() {
+        writer.attributes(path, *mode, *owner)?;
     }
     Ok(())
 }
 
-fn put<R: Read>(writer: &Writer<'_>, entry: &mut tar::Entry<'_, R>) -> Result<()> {
+/// A directory whose attributes are set when all is in place.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Directory {
+    path: SandboxPath,
+    mode: u32,
+    owner: (u32, u32),
+}
+
+fn put<R: Read>(
+    writer: &Writer<'_>,
+    entry: &mut tar::Entry<'_, R>,
+    directories: &mut Vec<Directory>,
+) -> Result<()> {
     let name = entry.path_bytes().into_owned();
     let inside = name
         .strip_prefix(b"tree/")
@@ -166,7 +187,11 @@ fn put<R: Read>(writer: &Writer<'_>, entry: &mut tar::Entry<'_, R>) -> Result<()
     let (mode, owner) = (header.mode().unwrap_or(0o644), (id(header.uid()), id(header.gid())));
     match header.entry_type() {
         tar::EntryType::Regular => writer.file(&path, mode, owner, entry).map(|_| ())?,
-        tar::EntryType::Directory => writer.directory(&path, mode, owner)?,
+        tar::EntryType::Directory => {
+            writer.directory(&path, 0o700, owner)?;
+            directories.push(Directory { path, mode, owner });
+        }
+        tar::EntryType::Fifo => writer.fifo(&path, mode, owner)?,
         tar::EntryType::Symlink => {
             let target =
                 entry.link_name_bytes().map(|target| target.into_owned()).unwrap_or_default();

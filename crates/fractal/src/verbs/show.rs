@@ -14,7 +14,7 @@ pub fn show(engine: &Engine, caller: &Caller, selector: Option<&str>) -> Result<
         snapshots,
         mounts: row.mounts.clone(),
         children,
-        changes: super::diff::changes(engine, &row, None)?.1.len(),
+        changes: super::diff::count(engine, &row)?,
         stale: stale::look(&row, engine.home()),
     })
 }

@@ -30,7 +30,9 @@ pub fn volume(engine: &Engine, caller: &Caller, verb: VolumeVerb) -> Result<Repl
 fn create(engine: &Engine, caller: &Caller, name: &str) -> Result<VolumeInfo> {
     let name = Name::parse(name)?;
     if engine.store.volume(name.as_str())?.is_some() {
-        return Err(Error::new(Code::Exists, format!("there is already a volume `{name}`")));
+        return Err(Error::new(Code::Exists, format!("there is already a volume `{name}`")).hint(
+            format!("look at it with `fractal volume show {name}`, or choose another name"),
+        ));
     }
     insert(engine, caller, &name, "create")?;
     info(engine, &find(engine, name.as_str())?)

@@ -99,6 +99,45 @@ fn the_memory_limit_ends_a_hog_with_outcome_memory() {
     assert!(reply.usage.memory_peak_bytes > 32 << 20);
 }
 
+/// The kernel kills the hog and not the shell around it.
+#[test]
+fn a_memory_limit_that_only_a_child_felt_is_told() {
+    let world = World::new();
+    let hog = "head -c 400000000 /dev/zero | tail -c 300000000 > /dev/null";
+    let check = |rest: &str, exit: i32, outcome: Outcome| {
+        let mut run = discard(&format!("{hog}; {rest}"));
+        run.ask = limited(Limits { memory_bytes: Some(64 << 20), ..Limits::default() });
+        let reply = world.run(run).unwrap();
+        // Without a controller the whole run ends with it.
+        let ended = reply.isolation.missing.iter().any(|what| what.contains("`memory`"));
+        let expect = if ended { (137, Outcome::Memory) } else { (exit, outcome) };
+        assert_eq!((reply.exit, reply.outcome), expect, "{rest}");
+        assert_eq!(reply.limits_reached, [Outcome::Memory], "{rest}");
+    };
+    check("true", 0, Outcome::Exited);
+    check("exit 3", 137, Outcome::Memory);
+}
+
+#[test]
+fn one_large_allocation_has_outcome_memory_too() {
+    let world = World::new();
+    let mut run = discard("python3 -c 'x = bytearray(1 << 30)'; exit 1");
+    run.ask = limited(Limits { memory_bytes: Some(64 << 20), ..Limits::default() });
+    let reply = world.run(run).unwrap();
+    assert_eq!((reply.exit, reply.outcome), (137, Outcome::Memory), "{}", reply.stderr);
+}
+
+#[test]
+fn without_a_controller_the_peak_is_that_of_all_processes() {
+    let world = World::new();
+    let one = "python3 -c 'import time; x = b\"1\" * (40 << 20); time.sleep(0.5)'";
+    let mut run = discard(&format!("{one} & {one} & wait"));
+    run.ask = limited(Limits { memory_bytes: Some(1 << 30), ..Limits::default() });
+    let reply = world.run(run).unwrap();
+    assert!(reply.usage.memory_peak_bytes > 80 << 20, "{:?}", reply.usage);
+    assert!(reply.limits_reached.is_empty());
+}
+
 #[test]
 fn the_pids_limit_stops_a_fork_bomb() {
     let world = World::new();
@@ -115,13 +154,35 @@ fn the_disk_limit_stops_writers_in_memory_and_on_disk() {
     let mut run = discard("dd if=/dev/zero of=big bs=1M count=64");
     run.ask = limited(limits.clone());
     let reply = world.run(run).unwrap();
-    assert_ne!(reply.exit, 0, "{}", reply.stderr);
+    assert_eq!((reply.exit, reply.outcome), (137, Outcome::Disk), "{}", reply.stderr);
+    // One byte, far out: a signal ends the writer though hardly any room is used.
+    let mut run = discard("dd if=/dev/zero of=big bs=1 count=1 seek=64M conv=notrunc");
+    run.ask = limited(limits.clone());
+    let reply = world.run(run).unwrap();
+    assert_eq!((reply.exit, reply.outcome), (137, Outcome::Disk), "{}", reply.stderr);
     // Many small files, which no limit per file catches.
     let script = "i=0; while [ $i -lt 3000 ]; do head -c 100000 /dev/zero > f$i; i=$((i+1)); done";
     let mut run = Run { command: shell(script), name: Some("full".into()), ..Run::default() };
     run.ask = limited(limits);
     let reply = world.run(run).unwrap();
-    assert_eq!(reply.outcome, Outcome::Disk);
+    assert_eq!((reply.exit, reply.outcome), (137, Outcome::Disk));
+}
+
+#[test]
+fn a_disk_limit_that_only_a_child_felt_is_told() {
+    let world = World::new();
+    for name in [None, Some("kept".to_owned())] {
+        let check = |name: Option<String>, rest: &str, exit: i32, outcome: Outcome| {
+            let mut run = discard(&format!("dd if=/dev/zero of=big bs=1M count=64; {rest}"));
+            (run.discard, run.name) = (name.is_none(), name);
+            run.ask = limited(Limits { disk_bytes: Some(8 << 20), ..Limits::default() });
+            let reply = world.run(run).unwrap();
+            assert_eq!((reply.exit, reply.outcome), (exit, outcome), "{rest}: {}", reply.stderr);
+            assert_eq!(reply.limits_reached, [Outcome::Disk], "{rest}");
+        };
+        check(name.clone(), "true", 0, Outcome::Exited);
+        check(name.map(|name| name + "2"), "exit 3", 137, Outcome::Disk);
+    }
 }
 
 #[test]
@@ -264,6 +325,29 @@ fn an_export_comes_back_as_the_same_changes() {
     assert_eq!(world.changed("x"), world.changed("y"));
     std::fs::write(world.project().join("bad"), "not an archive").unwrap();
     assert_eq!(world.apply(Action::Import { from: "bad".into(), name: None }), Err(Code::Invalid));
+}
+
+#[test]
+fn an_export_carries_modes_of_directories_and_fifos() {
+    let world = World::new();
+    let root = world.project();
+    std::fs::create_dir_all(root.join("old/deep")).unwrap();
+    let script = "chmod 700 old; mkfifo -m 640 pipe; mkdir shut; echo x > shut/f; chmod 500 shut; \
+                  python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"door\")'";
+    let made = world.make("x", script).unwrap();
+    let socket = u64::from(made.isolation.tier != fractal::model::Tier::Copied);
+    assert_eq!(made.exit == 0, socket == 1, "{}", made.stderr);
+    let exported =
+        world.apply(Action::Export { sandbox: Some("x".into()), to: "x.tar.zst".into() }).unwrap();
+    let Reply::Archive(reply) = exported else { panic!("export answered {exported:?}") };
+    assert_eq!(reply.left_out, socket);
+    world.apply(Action::Import { from: "x.tar.zst".into(), name: Some("y".into()) }).unwrap();
+    let look = "stat -c '%n %F %a' old old/deep pipe shut shut/f";
+    let (there, here) = (world.sh("x", look).unwrap(), world.sh("y", look).unwrap());
+    assert_eq!(there.stdout, here.stdout, "{}", here.stderr);
+    assert!(here.stdout.starts_with("old directory 700\n"), "{}", here.stdout);
+    // What forbids writing stands in the way of whoever deletes the test's files.
+    world.drop("x").and(world.drop("y")).unwrap();
 }
 
 #[test]

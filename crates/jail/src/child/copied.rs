@@ -58,7 +58,7 @@ pub(super) fn attend(
     };
     fd::close(door);
     let mut deputy = Deputy::new(listener, &prepared.plan.landlock);
-    let mut watch = MemoryWatch { next_ms: 0 };
+    let mut watch = MemoryWatch { next_ms: 0, peak_bytes: 0 };
     let mut frozen = false;
     loop {
         let mut polled = [
@@ -90,7 +90,7 @@ pub(super) fn attend(
                 let _ = process::untrace(ended.pid, stop);
             } else if ended.pid == program {
                 // Whoever is left is ended by the monitor, who tells.
-                report_ended(prepared, ended.status, false);
+                report_ended(prepared, ended.status, false, watch.peak_bytes);
                 process::exit_now(0);
             }
         }
@@ -102,6 +102,7 @@ pub(super) fn attend(
 /// the machine: never for more than a small share of the time.
 struct MemoryWatch {
     next_ms: u64,
+    peak_bytes: u64,
 }
 
 impl MemoryWatch {
@@ -111,6 +112,7 @@ impl MemoryWatch {
         let start = process::monotonic_ms();
         let Some(limit) = prepared.memory_watch.filter(|_| start >= self.next_ms) else { return };
         let used = watch::memory_below(process::own_pid());
+        self.peak_bytes = used.max(self.peak_bytes);
         if used > limit {
             let mut message = Message::of(wire::MEMORY);
             message.values[0] = used;

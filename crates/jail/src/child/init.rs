@@ -11,6 +11,8 @@ use std::os::fd::RawFd;
 /// Pid 1 of the sandbox.
 pub(super) fn init(prepared: &Prepared<'_>, user_namespace: RawFd, living: Held) -> ! {
     fd::close(prepared.sync.0);
+    // A terminal of the host, which nobody inside may ever hold.
+    prepared.screen.into_iter().for_each(fd::close);
     security::set_name(c"fractal-init");
     let rootless = user_namespace == -1;
     let _ = security::die_with_parent();
@@ -139,6 +141,7 @@ fn open_stdio(prepared: &Prepared<'_>) -> [RawFd; 3] {
 /// Leaving this function ends the pid namespace and all that lives in it.
 fn reap(prepared: &Prepared<'_>, program: i32, child_signals: RawFd) -> ! {
     let mut frozen = false;
+    let mut peak_bytes = 0;
     loop {
         let mut polled = [
             libc::pollfd { fd: child_signals, events: libc::POLLIN, revents: 0 },
@@ -149,7 +152,7 @@ fn reap(prepared: &Prepared<'_>, program: i32, child_signals: RawFd) -> ! {
         if polled[1].revents != 0 {
             match Message::receive(prepared.sync.1) {
                 Ok(Some((message, _))) if message.kind == wire::FINISH => {
-                    end_all(prepared, program);
+                    end_all(prepared, program, peak_bytes);
                     process::exit_now(0);
                 }
                 Ok(Some((message, _))) => obey(prepared, &message, program, &mut frozen),
@@ -168,17 +171,18 @@ fn reap(prepared: &Prepared<'_>, program: i32, child_signals: RawFd) -> ! {
                 // Whoever loses its parent becomes a child of ours, so
                 // without children we are alone in here.
                 let alone = matches!(process::wait(-1, false), Err(libc::ECHILD));
-                report_ended(prepared, ended.status, alone);
+                report_ended(prepared, ended.status, alone, peak_bytes);
                 process::exit_now(0);
             }
         }
         if let Some(limit) = prepared.memory_watch {
             let used = crate::watch::memory_of_all();
+            peak_bytes = used.max(peak_bytes);
             if used > limit {
                 let mut message = Message::of(wire::MEMORY);
                 message.values[0] = used;
                 let _ = message.send(prepared.control, None);
-                end_all(prepared, program);
+                end_all(prepared, program, peak_bytes);
                 process::exit_now(125);
             }
         }
@@ -187,7 +191,7 @@ fn reap(prepared: &Prepared<'_>, program: i32, child_signals: RawFd) -> ! {
 
 /// Kills everything else in the pid namespace and reports what all of it used.
 /// Never called without a namespace of our own.
-fn end_all(prepared: &Prepared<'_>, program: i32) {
+fn end_all(prepared: &Prepared<'_>, program: i32, peak_bytes: u64) {
     let mut status = libc::SIGKILL;
     let _ = process::kill(-1, libc::SIGKILL);
     while let Ok(Some((ended, _))) = process::wait(-1, true) {
@@ -195,7 +199,7 @@ fn end_all(prepared: &Prepared<'_>, program: i32) {
             status = ended.status;
         }
     }
-    report_ended(prepared, status, false);
+    report_ended(prepared, status, false, peak_bytes);
 }
 
 /// Does what the monitor says.
@@ -219,7 +223,8 @@ pub(super) fn obey(prepared: &Prepared<'_>, message: &Message, program: i32, fro
     let _ = answer.send(prepared.sync.1, None);
 }
 
-pub(super) fn report_ended(prepared: &Prepared<'_>, status: i32, alone: bool) {
+/// `peak_bytes` is the highest sum that the memory watch saw, 0 without one.
+pub(super) fn report_ended(prepared: &Prepared<'_>, status: i32, alone: bool, peak_bytes: u64) {
     let usage = process::children_usage();
     let mut message = Message::with(wire::ENDED, status, i32::from(alone));
     message.values = [
@@ -227,7 +232,7 @@ pub(super) fn report_ended(prepared: &Prepared<'_>, status: i32, alone: bool) {
         usage.ru_maxrss as u64 * 1024,
         usage.ru_inblock as u64 * 512,
         usage.ru_oublock as u64 * 512,
-        0,
+        peak_bytes,
         0,
     ];
     let _ = message.send(prepared.control, None);

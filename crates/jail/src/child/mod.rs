@@ -12,6 +12,7 @@ mod freeze;
 mod init;
 mod monitor;
 mod program;
+mod screen;
 mod text;
 mod visitors;
 
@@ -19,6 +20,7 @@ pub use monitor::monitor;
 pub(crate) use text::PathBuffer;
 
 use crate::plan::Plan;
+use crate::request::Parting;
 use crate::sys::Errno;
 use crate::wire::Fence;
 use std::ffi::{CStr, CString};
@@ -55,6 +57,8 @@ pub struct Prepared<'a> {
     pub stdio: Option<[RawFd; 3]>,
     /// Namespaces of a living run to join.
     pub join: Option<Held>,
+    /// The caller's terminal, for the monitor alone.
+    pub screen: Option<RawFd>,
     /// Where a message says that the program may start.
     pub gate: Option<RawFd>,
     /// Channel through which the program hands init the calls that it must
@@ -73,6 +77,8 @@ pub struct Prepared<'a> {
     pub dirty_marker: Option<&'a CStr>,
     /// Where the run can be reached while it lives.
     pub living_file: Option<&'a CStr>,
+    /// What to write down should the caller die.
+    pub last_words: Option<&'a Parting>,
     /// The layer's directory: to sync before the marker goes, and to listen in.
     pub sync_dir: Option<&'a CStr>,
 }

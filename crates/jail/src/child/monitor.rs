@@ -1,6 +1,7 @@
 //! The monitor: on the host, from start to clean-up.
 
 use super::init::init;
+use super::screen::Screen;
 use super::text::{PathBuffer, TextBuffer};
 use super::visitors::{VISITORS_MAX, Visitors};
 use super::{Failure, Held, Prepared, WHY_ASKED, WHY_ENDED, WHY_TIME, usage_cpu_us};
@@ -18,6 +19,7 @@ pub fn monitor(prepared: &Prepared<'_>) -> ! {
     security::set_name(c"fractal-monitor");
     fd::close_all_except(prepared.keep);
     super::copied::prepare_monitor(prepared);
+    let mut screen = Screen::remember(prepared);
     match start_init(prepared) {
         Err((fence, errno)) => {
             let message = Message::with(wire::SETUP_FAILED, fence as i32, errno);
@@ -30,7 +32,8 @@ pub fn monitor(prepared: &Prepared<'_>) -> ! {
                 stdio.iter().for_each(|fd| fd::close(*fd));
             }
             prepared.gate.into_iter().for_each(fd::close);
-            let why = supervise(prepared, &init, &held);
+            let why = supervise(prepared, &init, &held, &screen);
+            screen.close();
             if let Some(path) = prepared.living_file {
                 let _ = fd::unlink(path);
             }
@@ -181,7 +184,7 @@ fn settle_layer(prepared: &Prepared<'_>) {
 
 /// Waits for init to end; enforces the deadline, the caller's wishes and those
 /// of visitors.
-fn supervise(prepared: &Prepared<'_>, init: &process::Child, held: &Held) -> i32 {
+fn supervise(prepared: &Prepared<'_>, init: &process::Child, held: &Held, screen: &Screen) -> i32 {
     let mut why = WHY_ENDED;
     let mut caller_alive = true;
     let mut sync = prepared.sync.0;
@@ -197,6 +200,10 @@ fn supervise(prepared: &Prepared<'_>, init: &process::Child, held: &Held) -> i32
         let ready = fd::poll(&mut polled, wait_ms([deadline, visitors.deadline_ms(), kill_at_ms]));
         if polled[0].revents != 0 {
             visitors.close();
+            // A terminal that dies with the caller ends the program, too.
+            if caller_alive && has_died(prepared.control) {
+                mourn(prepared, screen);
+            }
             return why;
         }
         if polled[2].revents != 0 {
@@ -216,10 +223,15 @@ fn supervise(prepared: &Prepared<'_>, init: &process::Child, held: &Held) -> i32
                     why = WHY_ASKED + message.a;
                     kill_at_ms = Some(finish(prepared, init));
                 }
+                Ok(Some((message, _))) if message.kind == wire::LEAVE => {
+                    caller_alive = false;
+                    let _ = process::kill_pidfd(init.pidfd, libc::SIGKILL);
+                }
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => {
                     caller_alive = false;
                     let _ = process::kill_pidfd(init.pidfd, libc::SIGKILL);
+                    mourn(prepared, screen);
                 }
             }
         }
@@ -237,6 +249,39 @@ fn supervise(prepared: &Prepared<'_>, init: &process::Child, held: &Held) -> i32
             let _ = process::kill_pidfd(init.pidfd, libc::SIGKILL);
         }
     }
+}
+
+/// Whether the caller is gone without having said so.
+fn has_died(control: RawFd) -> bool {
+    loop {
+        let mut polled = [libc::pollfd { fd: control, events: libc::POLLIN, revents: 0 }];
+        if fd::poll(&mut polled, 0) != Ok(1) {
+            return false;
+        }
+        match Message::receive(control) {
+            Ok(Some((message, _))) if message.kind == wire::LEAVE => return false,
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => return true,
+        }
+    }
+}
+
+/// Does what a caller that died cannot do any more.
+fn mourn(prepared: &Prepared<'_>, screen: &Screen) {
+    screen.restore();
+    speak_last_words(prepared);
+}
+
+fn speak_last_words(prepared: &Prepared<'_>) {
+    let Some(words) = prepared.last_words else { return };
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
+    let Ok(file) = fd::open(&words.draft, flags, 0o600) else { return };
+    let written = fd::write(file, &words.text);
+    fd::close(file);
+    let _ = match written {
+        Ok(count) if count == words.text.len() => fd::rename(&words.draft, &words.path),
+        _ => fd::unlink(&words.draft),
+    };
 }
 
 /// Lets init end the run: what is killed by the end of init is counted by

@@ -81,6 +81,11 @@ impl Entry {
         (self.raw.dev, self.raw.ino)
     }
 
+    /// Whether it is a named pipe.
+    pub fn is_fifo(&self) -> bool {
+        self.raw.kind == FileType::Fifo
+    }
+
     pub(super) fn is_dir(&self) -> bool {
         self.kind == EntryKind::Directory
     }

@@ -95,6 +95,36 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Gives a directory of the layer its attributes. Apart from making it,
+    /// because what lies in it may have to be written first.
+    pub fn attributes(&self, path: &SandboxPath, mode: u32, owner: (u32, u32)) -> Result<()> {
+        let Some(_) = path.parent() else { return Ok(()) };
+        let fail = |errno: Errno| LayerError::io("set the mode of", path, errno);
+        let (dir, name) = self.parent(path)?;
+        if kind_at(&dir, &name) != Some(FileType::Directory) {
+            return Ok(());
+        }
+        let directory = open::directory(&dir, &name, Scope::Layer).map_err(fail)?;
+        self.set_owner(&directory, owner);
+        rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode & 0o777)).map_err(fail)
+    }
+
+    /// Makes a named pipe, which nobody here ever opens.
+    pub fn fifo(&self, path: &SandboxPath, mode: u32, owner: (u32, u32)) -> Result<()> {
+        let (dir, name) = self.parent(path)?;
+        let fail = |errno: Errno| LayerError::io("make the fifo", path, errno);
+        self.clear(&dir, &name).map_err(fail)?;
+        let mode = Mode::from_raw_mode(mode & 0o777);
+        rustix::fs::mknodat(&dir, &name, FileType::Fifo, mode, 0).map_err(fail)?;
+        if self.keep_owner {
+            let (uid, gid) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            let _ = rustix::fs::chownat(&dir, &name, Some(uid), Some(gid), flags);
+        }
+        // Whoever writes this layer is we alone, so the name is still ours.
+        rustix::fs::chmodat(&dir, &name, mode, AtFlags::empty()).map_err(fail)
+    }
+
     /// Makes a symbolic link.
     pub fn symlink(&self, path: &SandboxPath, target: &[u8]) -> Result<()> {
         let (dir, name) = self.parent(path)?;

@@ -122,7 +122,7 @@ impl Plan {
                 Tier::Copied => Mapping::None,
             },
             steps,
-            rlimits: rlimits(spec, &cgroup),
+            rlimits: rlimits(spec, facts, &cgroup),
             capabilities: if spec.tier >= Tier::Masked { ROOT_CAPABILITIES } else { 0 },
             copied: copied::filter(spec, &landlock),
             landlock,
@@ -226,16 +226,18 @@ fn whole_cpus(milli: u64) -> usize {
 
 /// Limits per process, for what no controller covers. They are inherited, so
 /// a process cannot shed them.
-fn rlimits(spec: &Spec, cgroup: &cgroup::CgroupPlan) -> Vec<(u32, u64)> {
+fn rlimits(spec: &Spec, facts: &Facts, cgroup: &cgroup::CgroupPlan) -> Vec<(u32, u64)> {
     let mut list = vec![(libc::RLIMIT_CORE as u32, 0), (libc::RLIMIT_MEMLOCK as u32, 8 << 20)];
     if let Some(bytes) = spec.limits.disk_bytes {
         // One file cannot pass the limit; the watcher adds files up.
         list.push((libc::RLIMIT_FSIZE as u32, bytes));
     }
     if let Some(bytes) = spec.limits.memory_bytes.filter(|_| !cgroup.limits_memory) {
-        // Init watches the sum and stops the run; this only keeps one process
-        // from running away between two looks.
-        list.push((libc::RLIMIT_DATA as u32, bytes.saturating_mul(2)));
+        // Init watches the sum and stops the run. A tighter bound would deny
+        // one large allocation before init sees it, and the program would fail
+        // for a reason that nobody can tell; this one only keeps it from being
+        // promised more than there is.
+        list.push((libc::RLIMIT_DATA as u32, bytes.max(facts.memory_bytes)));
     }
     let covered = cgroup.limits_pids || cgroup.pid_max.is_some();
     if let Some(pids) = spec.limits.pids.filter(|_| !covered) {

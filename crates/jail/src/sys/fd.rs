@@ -199,6 +199,12 @@ pub fn unlink(path: &CStr) -> Sys<()> {
     check_int(unsafe { libc::unlink(path.as_ptr()) }).map(|_| ())
 }
 
+/// Gives a file another name.
+pub fn rename(from: &CStr, to: &CStr) -> Sys<()> {
+    // SAFETY: both paths are NUL-terminated and outlive the call.
+    check_int(unsafe { libc::rename(from.as_ptr(), to.as_ptr()) }).map(|_| ())
+}
+
 /// Creates a symbolic link.
 pub fn symlink(target: &CStr, path: &CStr) -> Sys<()> {
     // SAFETY: both strings are NUL-terminated and outlive the call.
@@ -294,12 +300,27 @@ pub fn set_terminal_settings(fd: RawFd, settings: &libc::termios) -> Sys<()> {
     check_int(unsafe { libc::tcsetattr(fd, libc::TCSADRAIN, settings) }).map(|_| ())
 }
 
+/// The same without waiting for what is still to be shown.
+pub fn set_terminal_settings_now(fd: RawFd, settings: &libc::termios) -> Sys<()> {
+    // SAFETY: `tcsetattr` reads one `termios`.
+    check_int(unsafe { libc::tcsetattr(fd, libc::TCSANOW, settings) }).map(|_| ())
+}
+
 /// The same settings with keys passed through untouched.
 pub fn raw_settings(settings: &libc::termios) -> libc::termios {
     let mut raw = *settings;
     // SAFETY: `cfmakeraw` edits one live `termios`.
     unsafe { libc::cfmakeraw(&mut raw) };
     raw
+}
+
+/// Whether two descriptors share one position in one opened file.
+pub fn is_same_opening(a: RawFd, b: RawFd) -> Sys<bool> {
+    const KCMP_FILE: libc::c_int = 0;
+    let own = std::process::id();
+    // SAFETY: plain integers.
+    check(unsafe { libc::syscall(libc::SYS_kcmp, own, own, KCMP_FILE, a, b) })
+        .map(|order| order == 0)
 }
 
 /// Whether our process group may read from this terminal now.

@@ -1,6 +1,6 @@
 //! Processes that die: nothing half done is ever seen.
 
-use crate::support::{child, home, open};
+use crate::support::{child, home, open, record};
 use fractal_store::{Reads, Store};
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,24 @@ fn a_killed_writer_leaves_every_sandbox_with_its_record() {
         let records = store.journal(None, u64::MAX).expect("it reads");
         assert_eq!(sandboxes.len(), records.len());
     });
+}
+
+#[test]
+fn last_words_become_one_record_and_nonsense_none() {
+    let home = home();
+    let store = open(&home);
+    let body = record("run", None);
+    let write = |text: &[u8]| {
+        let path = fractal_store::last_words_file(home.path(), fractal_store::new_id());
+        std::fs::write(path, text).expect("the directory is ours");
+    };
+    write(&serde_json::to_vec(&body).expect("plain data"));
+    write(b"{ half of a reco");
+    for _ in 0..2 {
+        assert_eq!(store.recover().expect("it writes"), vec![]);
+        let records = store.journal(None, 9).expect("it reads");
+        assert_eq!(records.iter().map(|record| &record.body).collect::<Vec<_>>(), [&body]);
+    }
 }
 
 #[test]

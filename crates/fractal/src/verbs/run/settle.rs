@@ -34,6 +34,10 @@ pub(super) fn settle(
         "changes": changes.list.len(), "tier": place.tier, "wall_ms": report.wall_ms, "cpu_ms": report.cpu_ms,
         "memory_peak_bytes": report.memory_peak_bytes,
     });
+    let reached = limits_reached(report, verdict.1);
+    if !reached.is_empty() {
+        body.detail["limits_reached"] = json!(reached);
+    }
     if place.in_memory.is_some() {
         (body.before, body.after) = (None, None);
         engine.store.transact_relaxed(|tx| tx.append(body))?;
@@ -89,9 +93,13 @@ fn reply(
         kept,
         exit,
         outcome,
+        limits_reached: limits_reached(&report, outcome),
         stdout: text(&report.output),
         stderr,
         truncated: report.output.is_truncated() || report.errors.is_truncated(),
+        output_lost: report
+            .write_errno
+            .map(|errno| std::io::Error::from_raw_os_error(errno).to_string()),
         usage: Usage {
             wall_ms: report.wall_ms,
             cpu_ms: report.cpu_ms,
@@ -122,6 +130,18 @@ fn text(captured: &fractal_jail::Captured) -> String {
     text
 }
 
+/// Limits that were felt, that which ended the run first.
+fn limits_reached(report: &Report, outcome: Outcome) -> Vec<Outcome> {
+    let felt = [(report.reached.memory, Outcome::Memory), (report.reached.disk, Outcome::Disk)];
+    let mut list: Vec<Outcome> =
+        felt.into_iter().filter(|(felt, _)| *felt).map(|(_, limit)| limit).collect();
+    if !matches!(outcome, Outcome::Exited | Outcome::Signalled) {
+        list.retain(|limit| *limit != outcome);
+        list.insert(0, outcome);
+    }
+    list
+}
+
 /// Exit status as a shell would show it, and how the run ended.
 fn verdict(report: &Report, policy: &Policy) -> (i32, Outcome) {
     const KILLED: i32 = 128 + 9;
@@ -137,10 +157,9 @@ fn verdict(report: &Report, policy: &Policy) -> (i32, Outcome) {
         Why::Memory => (KILLED, Outcome::Memory),
         Why::Disk => (KILLED, Outcome::Disk),
         Why::Output => (KILLED, Outcome::Output),
-        _ if report.ended == Ended::Signalled(FILE_TOO_LARGE)
-            && policy.limits.disk_bytes.is_some() =>
-        {
-            (own.0, Outcome::Disk)
+        // A shell passes its child's signal on as a status.
+        _ if own.0 == 128 + FILE_TOO_LARGE && policy.limits.disk_bytes.is_some() => {
+            (KILLED, Outcome::Disk)
         }
         Why::Ended | Why::Asked => own,
     }

@@ -2,10 +2,11 @@
 
 use super::claim::label;
 use super::place::Place;
-use crate::{Caller, Engine, environment, template};
-use fractal_jail::{Placed, Spec, Stack, Top};
+use crate::{Caller, Engine, environment, record, template};
+use fractal_jail::{LastWords, Placed, Spec, Stack, Top};
 use fractal_model::{Error, Mount, MountAccess, MountSource, Name, Network, Result, Run};
 use fractal_store::Reads;
+use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -49,7 +50,22 @@ pub(super) fn spec(engine: &Engine, caller: &Caller, run: &Run, place: &Place) -
         terminal: false,
         label: label(place.run_id),
         join: place.join.clone(),
+        last_words: place.in_memory.map(|_| last_words(engine, caller, run, place)),
     })
+}
+
+/// A throw-away run has no row that would tell of it if we are killed, and
+/// writing one would make every run wait for the journal before it starts.
+fn last_words(engine: &Engine, caller: &Caller, run: &Run, place: &Place) -> LastWords {
+    let mut body = record(caller, "run", Some(&place.row));
+    (body.before, body.after) = (None, None);
+    body.detail = json!({
+        "run": place.run_id, "command": run.command, "outcome": "lost", "tier": place.tier,
+    });
+    LastWords {
+        path: fractal_store::last_words_file(engine.home(), place.run_id),
+        text: serde_json::to_vec(&body).unwrap_or_default(),
+    }
 }
 
 fn placed(engine: &Engine, mount: &Mount) -> Result<Placed> {
