@@ -22,17 +22,38 @@ pub fn status(reply: &PromoteReply) -> u8 {
 
 /// One line per path on standard output, the rest beside it.
 pub fn tell(session: &Session, reply: &PromoteReply) -> Result<u8, Failure> {
+    session.print(&list(reply, session.directory()))?;
+    remarks(session, reply);
+    Ok(0)
+}
+
+fn list(reply: &PromoteReply, here: &Path) -> String {
     let mut text = String::new();
     for applied in reply.applied.iter().take(LISTED_MAX) {
         let merged = if applied.merged { " (joined with an edit outside)" } else { "" };
-        let path = shown(&applied.path, session.directory());
+        let path = shown(&applied.path, here);
         text.push_str(&format!("{}\t{path}{merged}\n", applied.kind.letter()));
     }
     if reply.applied.len() > LISTED_MAX {
         text.push_str(&format!("… and {} more\n", reply.applied.len() - LISTED_MAX));
     }
-    session.print(&text)?;
-    remarks(session, reply);
+    text
+}
+
+/// The same for a sandbox that was moved onto today's reality.
+pub fn tell_update(session: &Session, reply: &PromoteReply) -> Result<u8, Failure> {
+    let name = reply.sandbox.as_deref().unwrap_or_default();
+    session.print(&list(reply, session.directory()))?;
+    reply.notes.iter().for_each(|note| session.note(note));
+    let paths = plural(reply.applied.len(), "path");
+    match reply.verdict {
+        Verdict::Applied => {
+            session.note(&format!("{name} stands on today's reality: {paths} moved"))
+        }
+        Verdict::Nothing => session.note(&format!("{name} stands on today's reality already")),
+        Verdict::Planned => session.note(&format!("would move {paths}; nothing was done")),
+        _ => closing(session, reply, name).iter().for_each(|line| session.note(line)),
+    }
     Ok(0)
 }
 

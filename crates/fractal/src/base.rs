@@ -22,6 +22,7 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Paths that one run may add.
@@ -49,8 +50,16 @@ pub struct State {
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Line {
-    Run { run: Id },
-    Was { path: String, was: Option<State> },
+    Run {
+        run: Id,
+    },
+    Was {
+        path: String,
+        was: Option<State>,
+        /// Nothing that was noted before counts any more.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        anew: bool,
+    },
 }
 
 /// All that is known about the base of one sandbox.
@@ -72,9 +81,13 @@ impl Notes {
         for line in text.lines() {
             match serde_json::from_str(line) {
                 Ok(Line::Run { run }) => notes.last_run = Some(run),
-                Ok(Line::Was { path, was }) => {
+                Ok(Line::Was { path, was, anew }) => {
                     let Ok(path) = decode(&path) else { break };
-                    notes.states.entry(path).or_default().push(was);
+                    let states = notes.states.entry(path).or_default();
+                    if anew {
+                        states.clear();
+                    }
+                    states.push(was);
                 }
                 Err(_) => {
                     notes.last_run = None;
@@ -150,19 +163,18 @@ impl State {
 /// Writes down what the host has where a run changed something for the first
 /// time. The host's file clock at the fork tells whether it had it then.
 pub fn note(engine: &Engine, row: &SandboxRow, run: Id, changes: &Changes) -> Result<()> {
-    let dir = engine.store.base_dir(row.id);
-    if changes.list.is_empty() && !file(&dir).exists() {
-        return Ok(());
-    }
     let known = Notes::read(engine, row.id);
     let project = path_of(&row.directory)?;
     let mut pen = Pen::new(engine, row)?;
+    let untouched = Untouched::since_last_note(engine, row, &known)?;
     let fresh =
         |change: &&Change| change.path.is_within(&project) && known.of(&change.path).is_none();
     let mut nothing_at: Option<SandboxPath> = None;
     let mut complete = !changes.truncated && changes.unreadable == 0;
     for (count, change) in changes.list.iter().filter(fresh).enumerate() {
-        if nothing_at.as_ref().is_some_and(|above| change.path.is_within(above)) {
+        if nothing_at.as_ref().is_some_and(|above| change.path.is_within(above))
+            || untouched.holds(change)?
+        {
             continue;
         }
         if count >= PATHS_MAX {
@@ -179,6 +191,28 @@ pub fn note(engine: &Engine, row: &SandboxRow, run: Id, changes: &Changes) -> Re
     pen.finish()
 }
 
+/// What a sandbox has not written since its last note. A path that did not
+/// differ then and does now was changed outside, not by the sandbox.
+struct Untouched {
+    top: View,
+    /// When the last note was written, by the clock of files.
+    noted_ns: Option<i64>,
+}
+
+impl Untouched {
+    fn since_last_note(engine: &Engine, row: &SandboxRow, known: &Notes) -> Result<Untouched> {
+        let noted = known.last_run.and_then(|_| fs::metadata(file(&known.dir)).ok());
+        let noted_ns = noted.map(|meta| meta.ctime() * 1_000_000_000 + meta.ctime_nsec());
+        Ok(Untouched { top: engine.views(row, row.base)?.top(), noted_ns })
+    }
+
+    fn holds(&self, change: &Change) -> Result<bool> {
+        let Some(noted_ns) = self.noted_ns else { return Ok(false) };
+        let entry = self.top.lookup(&change.path)?;
+        Ok(entry.is_some_and(|entry| entry.ctime_ns < noted_ns))
+    }
+}
+
 /// After a promotion the host holds what the sandbox holds: that is its base
 /// from now on, beside what it was before.
 pub fn note_promoted<'a>(
@@ -186,7 +220,25 @@ pub fn note_promoted<'a>(
     row: &SandboxRow,
     paths: impl Iterator<Item = &'a SandboxPath>,
 ) -> Result<()> {
-    let mut pen = Pen::new(engine, row)?;
+    note_present(engine, row, paths, false)
+}
+
+/// The sandbox was moved onto what the host has now: nothing else is its base.
+pub fn note_moved<'a>(
+    engine: &Engine,
+    row: &SandboxRow,
+    paths: impl Iterator<Item = &'a SandboxPath>,
+) -> Result<()> {
+    note_present(engine, row, paths, true)
+}
+
+fn note_present<'a>(
+    engine: &Engine,
+    row: &SandboxRow,
+    paths: impl Iterator<Item = &'a SandboxPath>,
+    anew: bool,
+) -> Result<()> {
+    let mut pen = Pen { anew, ..Pen::new(engine, row)? };
     for path in paths {
         pen.write(path, i64::MAX)?;
     }
@@ -239,6 +291,7 @@ struct Pen {
     host: View,
     text: String,
     room_bytes: u64,
+    anew: bool,
 }
 
 impl Pen {
@@ -246,7 +299,7 @@ impl Pen {
         let dir = engine.store.base_dir(row.id);
         fs::create_dir_all(&dir).map_err(|error| failed(&dir, &error))?;
         let host = engine.host_view(row, Vec::new())?;
-        Ok(Pen { dir, host, text: String::new(), room_bytes: KEPT_SUM_MAX })
+        Ok(Pen { dir, host, text: String::new(), room_bytes: KEPT_SUM_MAX, anew: false })
     }
 
     /// Notes one path; false when nothing stands there.
@@ -263,7 +316,7 @@ impl Pen {
             // its own value.
             sure: entry.ctime_ns < marker_ns || entry.kind == EntryKind::Directory,
         });
-        self.line(&Line::Was { path: encode(path), was });
+        self.line(&Line::Was { path: encode(path), was, anew: self.anew });
         Ok(entry.is_some())
     }
 

@@ -7,6 +7,7 @@
 //! the verb through the runner to the changes and into the journal.
 
 mod apply;
+mod attest;
 mod base;
 mod budget;
 mod capture;
@@ -220,6 +221,15 @@ impl Engine {
             }
             Action::Promote(asked) => verbs::promote::promote(self, caller, &asked)
                 .map(|reply| Reply::Promote(Box::new(reply))),
+            Action::Verify { promotion } => {
+                verbs::verify::verify(self, caller, promotion.as_deref())
+                    .map(|reply| Reply::Verify(Box::new(reply)))
+            }
+            Action::Update { sandbox, ours, theirs, dry_run } => {
+                let asked = verbs::update::Asked { ours, theirs, dry_run };
+                verbs::update::update(self, caller, sandbox.as_deref(), &asked)
+                    .map(|reply| Reply::Promote(Box::new(reply)))
+            }
             Action::Guard(asked) => verbs::guard::guard(self, caller, *asked, RunIo::captured())
                 .map(|reply| Reply::Guard(Box::new(reply))),
             Action::Undo { promotion, dry_run } => {

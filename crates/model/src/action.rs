@@ -4,7 +4,8 @@
 //! function carries it out and returns a [`Reply`].
 
 use crate::{
-    Change, Guard, GuardReply, Id, Policy, Promote, PromoteReply, Record, Tier, Try, TryReply, Verb,
+    Change, Guard, GuardReply, Id, Policy, Promote, PromoteReply, Record, Tier, Try, TryReply,
+    Verb, VerifyReply,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -84,6 +85,22 @@ pub enum Action {
         repeat: Option<u32>,
     },
     Promote(Box<Promote>),
+    /// Checks the attestation of a promotion.
+    Verify {
+        promotion: Option<String>,
+    },
+    /// Moves a sandbox onto today's reality, with its own changes.
+    Update {
+        sandbox: Option<String>,
+        /// Where both sides changed these paths, keep the sandbox's.
+        #[serde(default)]
+        ours: Vec<String>,
+        /// Where both sides changed these paths, take what is outside.
+        #[serde(default)]
+        theirs: Vec<String>,
+        #[serde(default)]
+        dry_run: bool,
+    },
     /// Runs unattended and promotes what passes.
     Guard(Box<Guard>),
     /// Takes a promotion back; the latest one of the caller's directory by
@@ -116,6 +133,8 @@ impl Action {
             Action::Try(_) => Verb::Try,
             Action::Compare { .. } => Verb::Compare,
             Action::Promote(_) => Verb::Promote,
+            Action::Verify { .. } => Verb::Verify,
+            Action::Update { .. } => Verb::Update,
             Action::Guard(_) => Verb::Guard,
             Action::Undo { .. } => Verb::Undo,
         }
@@ -421,6 +440,7 @@ pub enum Reply {
     Try(Box<TryReply>),
     Promote(Box<PromoteReply>),
     Guard(Box<GuardReply>),
+    Verify(Box<VerifyReply>),
     Show(Box<ShowReply>),
     Sandbox(SandboxInfo),
     Snapshot(SnapshotInfo),

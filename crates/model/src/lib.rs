@@ -38,6 +38,7 @@ pub use path::SandboxPath;
 pub use policy::{Limits, Network, Policy, Tier, Verb, Wider};
 pub use promotion::{
     Applied, Conflict, Form, Guard, GuardReply, LeftOut, Promote, PromoteReply, Verdict,
+    VerifyReply,
 };
 pub use record::{Record, RecordBody};
 pub use time::{format_iso_ms, parse_iso_ms};

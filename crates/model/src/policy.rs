@@ -32,6 +32,8 @@ pub enum Verb {
     Promote,
     Guard,
     Undo,
+    Update,
+    Verify,
 }
 
 /// How strongly a run is fenced in, weakest first.

@@ -142,6 +142,19 @@ pub struct PromoteReply {
     pub notes: Vec<String>,
 }
 
+/// The answer to `verify`: the attestation holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VerifyReply {
+    /// The promotion.
+    pub promotion: Id,
+    /// The key that signed it, by the digest of its public half.
+    pub keyid: String,
+    /// Whether the files are still as they were promoted.
+    pub still_stands: bool,
+    /// What was signed: an in-toto statement.
+    pub statement: serde_json::Value,
+}
+
 /// A request to run something unattended: in a fork, and into reality only if
 /// it succeeds and the gate lets it pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -51,6 +51,7 @@ impl Store {
         doomed.extend(self.ask(|conn| leftovers(conn, &self.layers_dir()))?);
         let layers = doomed.len() as u64;
         doomed.extend(self.ask(|conn| old_undos(conn, &self.undos_dir()))?);
+        doomed.extend(self.ask(|conn| old_bases(conn, &self.bases_dir()))?);
         doomed.extend(names_in(&self.trash_dir())?.iter().map(|name| self.trash_dir().join(name)));
         let bytes = tree::measure_freed(&doomed);
         Ok(GcReport { layers, bytes })
@@ -64,7 +65,8 @@ impl Store {
             }
             let leftovers = leftovers(tx.conn, &self.layers_dir())?;
             let undos = old_undos(tx.conn, &self.undos_dir())?;
-            for path in leftovers.iter().chain(&undos) {
+            let bases = old_bases(tx.conn, &self.bases_dir())?;
+            for path in leftovers.iter().chain(&undos).chain(&bases) {
                 self.move_to_trash(path)?;
             }
             Ok((garbage, leftovers))
@@ -129,6 +131,13 @@ fn leftovers(conn: &Connection, layers: &Path) -> Result<Vec<PathBuf>> {
 /// first write, or went back completely.
 fn old_undos(conn: &Connection, undos: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = unlisted_undos(conn, undos)?;
+    paths.retain(|path| is_old(path));
+    Ok(paths)
+}
+
+/// Old directories below `bases` whose sandbox is gone.
+fn old_bases(conn: &Connection, bases: &Path) -> Result<Vec<PathBuf>> {
+    let mut paths = not_found_by(conn, bases, "SELECT 1 FROM sandbox WHERE id = ?1")?;
     paths.retain(|path| is_old(path));
     Ok(paths)
 }

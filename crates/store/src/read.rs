@@ -120,6 +120,12 @@ pub trait Reads {
         self.ask(|conn| many(conn, &sql, [], ApplyRow::read))
     }
 
+    /// One record by its number.
+    fn record(&self, seq: u64) -> Result<Option<Record>> {
+        let sql = format!("SELECT {RECORD_COLUMNS} FROM journal WHERE seq = ?1");
+        self.ask(|conn| one(conn, &sql, [seq], read_record))
+    }
+
     /// The newest records first, of one sandbox or of all.
     fn journal(&self, sandbox: Option<Id>, limit: u64) -> Result<Vec<Record>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);

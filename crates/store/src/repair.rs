@@ -119,6 +119,7 @@ fn salvage(old: &Connection, new: &Connection, repair: &mut Repair) -> Result<()
     if has_table(old, "apply") {
         copy(old, new, repair, "apply", ApplyRow::COLUMNS, |row| ApplyRow::read(row).is_ok())?;
     }
+    // Captures are copied again when they are missing.
     let columns = "repaired_ms, seq, prev, hash, body";
     copy(old, new, repair, "journal_salvaged", columns, |_| true)?;
     salvage_journal(old, new, repair)

@@ -23,6 +23,8 @@ mod run;
 mod show;
 mod snapshot;
 mod undo;
+mod update;
+mod verify;
 mod version;
 mod volume;
 
@@ -45,6 +47,8 @@ pub enum Verb {
     Promote(promote::Promote),
     Guard(guard::Guard),
     Undo(undo::Undo),
+    Update(update::Update),
+    Verify(verify::Verify),
     #[command(visible_alias = "ls")]
     List(list::List),
     Show(show::Show),
@@ -78,6 +82,8 @@ impl Verb {
             Verb::Promote(args) => args.call(session),
             Verb::Guard(args) => args.call(session),
             Verb::Undo(args) => args.call(session),
+            Verb::Update(args) => args.call(session),
+            Verb::Verify(args) => args.call(session),
             Verb::List(args) => args.call(session),
             Verb::Show(args) => args.call(session),
             Verb::Log(args) => args.call(session),

@@ -108,7 +108,7 @@ pub(super) fn copy_attributes(
 ) -> io::Result<()> {
     use rustix::io::Errno;
     // Most files have none: asking for the length first costs no buffer.
-    match rustix::fs::flistxattr(source, &mut [0u8; 0]) {
+    match rustix::fs::flistxattr_query(source) {
         Ok(0) | Err(Errno::NOTSUP) => return Ok(()),
         Ok(_) => {}
         Err(errno) => return Err(errno.into()),

@@ -131,6 +131,16 @@ pub struct Done {
     pub undo: Id,
 }
 
+/// A digest of what a promotion wrote, from its plan.
+pub(crate) fn digest(engine: &Engine, promotion: Id) -> Result<String> {
+    Ok(Plan::read(&engine.store.undo_dir(promotion).join("plan"))?.digest())
+}
+
+/// How many paths a promotion wrote.
+pub(crate) fn length(engine: &Engine, promotion: Id) -> Result<usize> {
+    Ok(Plan::read(&engine.store.undo_dir(promotion).join("plan"))?.steps.len())
+}
+
 /// How long one write waits for another into the same directory.
 const WAIT: Duration = Duration::from_secs(3);
 

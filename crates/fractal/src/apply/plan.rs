@@ -168,6 +168,28 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// A digest of everything that was written, path by path: the same for
+    /// the same promotion, whoever computes it.
+    pub fn digest(&self) -> String {
+        use sha2::{Digest, Sha256};
+        let mut hasher = Sha256::new();
+        for step in &self.steps {
+            let value = match &step.new {
+                None => "deleted".to_owned(),
+                Some(new) => {
+                    let target = new.target.clone().map(String::from);
+                    let content = new.sha256.clone().or(target).unwrap_or_default();
+                    let kind = format!("{:?}", new.kind).to_lowercase();
+                    format!("{kind} {:o} {content}", new.mode)
+                }
+            };
+            hasher.update(format!("{} {value}\n", String::from(step.path.clone())));
+        }
+        hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
 impl Head {
     pub fn new(steps: usize, record: RecordBody) -> Head {
         Head { format: FORMAT, steps: steps as u64, record }
@@ -228,7 +250,8 @@ impl Bytes {
     }
 }
 
-/// Compares paths in the order of a walk, where `a/b` stands before `a-b`.
-pub(super) fn walk_order(one: &[u8], other: &[u8]) -> std::cmp::Ordering {
-    one.split(|byte| *byte == b'/').cmp(other.split(|byte| *byte == b'/'))
+/// A key that sorts paths in the order of a walk, where `a/b` stands before
+/// `a-b`: no name holds a NUL, so it can stand for the slash.
+pub(super) fn walk_key(path: &[u8]) -> Vec<u8> {
+    path.iter().map(|byte| if *byte == b'/' { 0 } else { *byte }).collect()
 }

@@ -5,7 +5,7 @@
 //! a byte is copied. The same comparison is made again at every exchange.
 
 use super::ground::{Root, filesystem, split};
-use super::plan::{Bytes, walk_order};
+use super::plan::{Bytes, walk_key};
 use super::see::seen_at;
 use super::trouble::{Clash, Trouble};
 use super::{Content, Job, Step, What};
@@ -34,7 +34,7 @@ pub(super) fn survey(job: &mut Job<'_>) -> Result<Survey> {
     let base = SandboxPath::parse(job.root.as_os_str().as_bytes())?;
     let mut steps = std::mem::take(&mut job.steps);
     steps.retain(|step| step.old.is_some() || step.new.is_some());
-    steps.sort_by(|one, other| walk_order(one.path.relative(), other.path.relative()));
+    steps.sort_by_cached_key(|step| walk_key(step.path.relative()));
     let mut found = Survey { root, steps: Vec::new(), places: Vec::new(), holders: Vec::new() };
     let mut stages = Stages::default();
     stages.of(&found.root, b"").map_err(|error| cannot_look(&base, &error))?;

@@ -19,4 +19,6 @@ pub mod seal;
 pub mod show;
 pub mod snapshot;
 pub mod undo;
+pub mod update;
+pub mod verify;
 pub mod volume;

@@ -5,8 +5,10 @@
 
 use crate::apply::inverse::{Inverse, inverse};
 use crate::apply::{Job, Step, carry_out};
-use crate::{Caller, Engine, record};
-use fractal_model::{Applied, ChangeKind, Code, Error, PromoteReply, RecordBody, Result, Verdict};
+use crate::{Caller, Engine, base, record};
+use fractal_model::{
+    Applied, ChangeKind, Code, Error, PromoteReply, RecordBody, Result, SandboxPath, Verdict,
+};
 use fractal_store::{ApplyRow, ApplyState, Reads};
 use serde_json::json;
 use std::path::Path;
@@ -18,10 +20,7 @@ pub fn undo(
     dry_run: bool,
 ) -> Result<PromoteReply> {
     let rows = engine.store.applies()?;
-    let row = match promotion {
-        Some(text) => named(&rows, text)?,
-        None => latest(&rows, &caller.directory)?,
-    };
+    let row = find(&rows, promotion, &caller.directory)?;
     require_undoable(row)?;
     let inverse = inverse(engine, row)?;
     let record = body(caller, row, &inverse);
@@ -29,10 +28,34 @@ pub fn undo(
     if !inverse.conflicts.is_empty() || dry_run {
         return Ok(reply);
     }
+    let paths: Vec<SandboxPath> = inverse.steps.iter().map(|step| step.path.clone()).collect();
     let job = Job { root: row.root.clone(), steps: inverse.steps, view: None, record };
     reply.undo = Some(carry_out(engine, job, Some(row.id))?.undo);
+    // The sandbox it came from stands on what is there again.
+    if let Some(sandbox) = row.sandbox.map_or(Ok(None), |id| engine.store.sandbox(id))? {
+        let _ = base::note_moved(engine, &sandbox, paths.iter());
+    }
     reply.verdict = if reply.applied.is_empty() { Verdict::Nothing } else { Verdict::Applied };
     Ok(reply)
+}
+
+/// The promotion that was named, or the latest one of a directory.
+pub fn find<'r>(
+    rows: &'r [ApplyRow],
+    promotion: Option<&str>,
+    directory: &Path,
+) -> Result<&'r ApplyRow> {
+    match promotion {
+        Some(text) => named(rows, text),
+        None => latest(rows, directory),
+    }
+}
+
+/// Whether every path is still as the promotion left it.
+pub fn still_stands(engine: &Engine, row: &ApplyRow) -> Result<bool> {
+    let inverse = inverse(engine, row)?;
+    let whole = crate::apply::length(engine, row.id)?;
+    Ok(inverse.conflicts.is_empty() && inverse.steps.len() == whole)
 }
 
 /// By its id, or by the beginning of it if there is only one such.

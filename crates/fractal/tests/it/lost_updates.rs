@@ -47,6 +47,8 @@ struct Sandbox {
 }
 
 struct Promotion {
+    /// The sandbox it came from.
+    from: usize,
     changes: Vec<(usize, Value, Value)>,
     undone: bool,
 }
@@ -72,12 +74,13 @@ impl Model {
     }
 
     /// What the end of a run notes: the host's value wherever the sandbox
-    /// differs for the first time.
-    fn note(&mut self, at: usize) {
+    /// differs for the first time, if it was the sandbox that moved.
+    fn note(&mut self, at: usize, written: usize) {
         let Some(mut sandbox) = self.boxes.remove(&at) else { return };
         for file in 0..FILES.len() {
             let differs = self.view(&sandbox, file) != self.reality[file];
-            if differs && !sandbox.notes.contains_key(&file) {
+            let moved = file == written || self.view(&sandbox, file).is_none();
+            if differs && moved && !sandbox.notes.contains_key(&file) {
                 let sure = self.edited[file] <= sandbox.forked || self.reality[file].is_none();
                 sandbox.notes.insert(file, vec![(self.reality[file], sure)]);
             }
@@ -116,7 +119,7 @@ impl Model {
             let sandbox = self.boxes.get_mut(&at).expect("it was there");
             sandbox.notes.entry(*file).or_default().push((*ours, true));
         }
-        self.promotions.push(Promotion { changes, undone: false });
+        self.promotions.push(Promotion { from: at, changes, undone: false });
         Verdict::Applied
     }
 
@@ -134,6 +137,8 @@ impl Model {
         }
         for (file, old, _) in back {
             self.edit(*file, *old);
+            let sandbox = self.boxes.get_mut(&self.promotions[at].from).expect("none is dropped");
+            sandbox.notes.insert(*file, vec![(*old, true)]);
         }
         self.promotions[at].undone = true;
         Ok(Verdict::Applied)
@@ -168,7 +173,7 @@ fn play(world: &World, model: &mut Model, verb: &Verb) {
                 // Nothing below: there is nothing to hide.
                 (None, None, _) => drop(own.remove(file)),
             }
-            model.note(*at);
+            model.note(*at, *file);
         }
         Verb::Outside(file, value) => {
             let path = world.project().join(FILES[*file]);

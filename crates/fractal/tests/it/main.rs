@@ -12,5 +12,6 @@ mod live;
 mod lost_updates;
 mod promote;
 mod spawner;
+mod update;
 mod verbs;
 mod world;

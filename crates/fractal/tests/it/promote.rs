@@ -428,3 +428,36 @@ fn a_promotion_that_would_leave_the_project_is_refused_by_the_kernel() {
     assert!(!matches!(&reply, Ok(reply) if reply.verdict == Verdict::Applied), "{reply:?}");
     assert_eq!(fs::read_to_string(elsewhere.join("f")).unwrap(), "f");
 }
+
+#[test]
+fn a_promotion_is_attested_and_tampering_shows() {
+    let world = World::new();
+    world.write("a", "base");
+    world.make("s", "echo new > a").unwrap();
+    let undo = world.promote("s").undo.unwrap();
+    let verify = || world.apply(Action::Verify { promotion: None });
+    let Reply::Verify(reply) = verify().unwrap() else { panic!("verify answers") };
+    assert_eq!((reply.promotion, reply.still_stands), (undo, true));
+    let command = &reply.statement["predicate"]["buildDefinition"]["externalParameters"]["runs"][0];
+    assert_eq!(command["command"][2], "echo new > a");
+    world.write("a", "edited");
+    let Reply::Verify(reply) = verify().unwrap() else { panic!("verify answers") };
+    assert!(!reply.still_stands, "the files are no longer what was promoted");
+
+    let dir = world.engine.home().join("undo").join(undo.as_str());
+    for name in ["attestation.json", "plan"] {
+        let good = fs::read_to_string(dir.join(name)).unwrap();
+        // One character of the payload, or one of a digest.
+        let at = good
+            .find("payload\":\"")
+            .map_or_else(|| good.find("sha256\":\"").unwrap() + 9, |at| at + 40);
+        let mut bad = good.clone().into_bytes();
+        bad[at] = if bad[at] == b'a' { b'b' } else { b'a' };
+        fs::write(dir.join(name), bad).unwrap();
+        assert_eq!(verify().err(), Some(Code::Corrupt), "{name}");
+        fs::write(dir.join(name), good).unwrap();
+    }
+    assert!(verify().is_ok());
+    let mode = fs::metadata(world.engine.home().join("keys/ed25519")).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o600, "the key is nobody else's");
+}

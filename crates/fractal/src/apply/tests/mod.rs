@@ -3,5 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod basics;
+mod details;
+mod edits;
+mod faults;
+mod kill;
 mod kinds;
+mod thousand;
 mod world;

@@ -1,6 +1,6 @@
 //! A tree to write into, and short words for jobs and what a tree holds.
 
-use crate::apply::{Content, Done, Job, New, Seen, Step, What, apply, see};
+use crate::apply::{Content, Done, Job, New, Seen, Step, What, apply};
 use crate::view::path_of;
 use crate::{Action, Caller, Engine, Reply};
 use fractal_jail::layer::View;
@@ -12,9 +12,24 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 pub struct World {
-    pub dir: tempfile::TempDir,
+    pub dir: Place,
     pub engine: Engine,
     pub root: PathBuf,
+}
+
+/// A directory of this test, or one that another process takes care of.
+pub enum Place {
+    Own(tempfile::TempDir),
+    Theirs(PathBuf),
+}
+
+impl Place {
+    pub fn path(&self) -> &Path {
+        match self {
+            Place::Own(dir) => dir.path(),
+            Place::Theirs(path) => path,
+        }
+    }
 }
 
 /// What a path shall become.
@@ -45,7 +60,23 @@ impl World {
         let root = dir.path().join("root");
         fs::create_dir(&root).expect("it is new");
         let engine = Engine::open(&dir.path().join("home")).expect("an empty home opens");
-        World { dir, engine, root }
+        World { dir: Place::Own(dir), engine, root }
+    }
+
+    /// With its state directory elsewhere.
+    pub fn with_home(place: &Path, home: &Path) -> World {
+        let dir = tempfile::tempdir_in(place).expect("a temporary directory");
+        let root = dir.path().join("root");
+        fs::create_dir(&root).expect("it is new");
+        std::os::unix::fs::symlink(home.join("home"), dir.path().join("home")).expect("a link");
+        let engine = Engine::open(&home.join("home")).expect("an empty home opens");
+        World { dir: Place::Own(dir), engine, root }
+    }
+
+    /// One that exists already, its state directory not opened yet.
+    pub fn at(dir: &Path) -> World {
+        let engine = Engine::at(&dir.join("home")).expect("the home exists");
+        World { dir: Place::Theirs(dir.to_owned()), engine, root: dir.join("root") }
     }
 
     pub fn home(&self) -> PathBuf {
@@ -68,7 +99,14 @@ impl World {
     }
 
     pub fn see(&self, name: &str) -> Option<Seen> {
-        see(&self.path(name)).expect("it can be looked at")
+        use rustix::io::Errno;
+        // Without the fences of the real one: a thousand of these in each of
+        // thousands of rounds are most of a test's time.
+        match rustix::fs::lstat(self.root.join(name)) {
+            Ok(stat) => Some(Seen::of(&stat)),
+            Err(Errno::NOENT | Errno::NOTDIR) => None,
+            Err(errno) => panic!("{name}: {errno}"),
+        }
     }
 
     pub fn step(&self, name: &str, want: &Want) -> Step {

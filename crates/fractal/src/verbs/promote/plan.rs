@@ -116,7 +116,7 @@ impl Draft<'_> {
     fn weigh(&mut self, path: &SandboxPath) -> Result<()> {
         let within = |list: &[SandboxPath]| list.iter().any(|at| path.is_within(at));
         match self.sides.weigh(path)? {
-            Weighed::Skip => {}
+            Weighed::Skip | Weighed::OnlyTheirs => {}
             Weighed::Take(wish) => drop(self.wishes.insert(path.clone(), wish)),
             Weighed::Clash(clash) if within(&self.choice.ours) => {
                 self.wishes.insert(path.clone(), clash.ours);
@@ -168,7 +168,7 @@ impl Draft<'_> {
 }
 
 /// Whether the notes cover all that was done in the sandbox.
-fn is_complete(engine: &Engine, row: &SandboxRow, notes: &Notes) -> Result<bool> {
+pub fn is_complete(engine: &Engine, row: &SandboxRow, notes: &Notes) -> Result<bool> {
     let wrote = |record: &Record| match record.body.action.as_str() {
         "run" | "import" => true,
         "copy" => record.body.detail["way"] == "in",

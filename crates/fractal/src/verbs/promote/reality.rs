@@ -2,15 +2,16 @@
 
 use super::plan::{Plan, plan};
 use super::rehearse::Rehearsal;
-use super::{Progress, REALITY, git, stopped};
+use super::{Progress, REALITY, git, overruled, stopped};
 use crate::apply::{Job, apply};
 use crate::verbs::diff::{self, DiffFormat};
 use crate::view::path_of;
-use crate::{Caller, Engine, base};
+use crate::{Caller, Engine, attest, base};
 use fractal_model::{
-    Check, CheckReport, Code, Error, Form, Promote, PromoteReply, Result, Verdict,
+    Check, CheckReport, Code, Error, Form, Id, Promote, PromoteReply, Result, Verdict,
 };
-use fractal_store::{SandboxRow, new_id};
+use fractal_store::{Reads, SandboxRow, new_id};
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// How often it is planned again when reality moves while it is written.
@@ -65,7 +66,7 @@ fn before_gate(
 }
 
 fn progress<'a>(row: &'a SandboxRow, plan: &'a Plan, checks: Vec<CheckReport>) -> Progress<'a> {
-    Progress { row, stage: REALITY, plan, checks, notes: Vec::new() }
+    Progress { row, stage: REALITY, plan, checks, notes: Vec::new(), overruled: None }
 }
 
 /// The checks on what would come out, and that as a patch or commit.
@@ -127,7 +128,11 @@ fn write(
         if let Some(reply) = before_gate(engine, caller, row, asked, &plan)? {
             return Ok(reply);
         }
-        let progress = progress(row, &plan, checks.to_vec());
+        let mut progress = progress(row, &plan, checks.to_vec());
+        progress.overruled = overruled(engine, row)?;
+        if let Some(winner) = &progress.overruled {
+            progress.notes.push(format!("this overrules the ranking, which chose `{winner}`"));
+        }
         let job = Job {
             root: root(row, &plan)?,
             steps: plan.wishes.iter().map(|wish| wish.step()).collect(),
@@ -139,6 +144,9 @@ fn write(
                 // Without these notes the next promotion is more careful.
                 let paths = plan.wishes.iter().map(|wish| &wish.path);
                 let _ = base::note_promoted(engine, row, paths);
+                if let Err(error) = attested(engine, row, done.undo, checks) {
+                    progress.notes.push(format!("there is no attestation: {error}"));
+                }
                 return Ok(progress.reply(Verdict::Applied, Some(done.undo), None));
             }
             // Somebody wrote there just now; the next look tells what.
@@ -148,6 +156,44 @@ fn write(
     }
     Err(Error::new(Code::Busy, format!("{} is being written by others", row.directory.display()))
         .hint("nothing has changed; try again when it rests"))
+}
+
+/// Signs what was done, on which evidence.
+fn attested(
+    engine: &Engine,
+    row: &SandboxRow,
+    promotion: Id,
+    checks: &[CheckReport],
+) -> Result<()> {
+    const COMMANDS_MAX: u64 = 1_000;
+    let rows = engine.store.applies()?;
+    let seq = rows.iter().find(|apply| apply.id == promotion).and_then(|apply| apply.seq);
+    let record = seq.map_or(Ok(None), |seq| engine.store.record(seq))?;
+    let record = record.ok_or_else(|| Error::internal("the promotion has no record"))?;
+    let runs: Vec<Value> = (engine.store.journal(Some(row.id), COMMANDS_MAX)?.into_iter().rev())
+        .filter(|record| record.body.action == "run")
+        .map(|record| {
+            let detail = record.body.detail;
+            json!({ "command": detail["command"], "exit": detail["exit"], "tier": detail["tier"] })
+        })
+        .collect();
+    let checks: Vec<Value> = (checks.iter())
+        .map(|check| json!({ "name": check.name, "result": check.result, "exit": check.exit }))
+        .collect();
+    let name = row.directory.file_name().map(|name| name.to_string_lossy().into_owned());
+    let facts = attest::Facts {
+        stage: REALITY.to_owned(),
+        name: name.unwrap_or_else(|| "/".to_owned()),
+        parameters: json!({
+            "sandbox": row.id, "name": row.name, "who": record.body.who,
+            "runs": runs, "policy": row.policy, "checks": checks,
+        }),
+        base: json!({
+            "name": if row.base.is_some() { "layer" } else { "live host" },
+            "annotations": { "layer": row.base, "forked_ns": row.fork_ctime_ns },
+        }),
+    };
+    attest::write(engine, promotion, &record, facts)
 }
 
 /// The project, or the whole machine when something outside was asked for.

@@ -36,8 +36,11 @@ pub struct Live<'a> {
 
 /// What is to become of one path.
 pub enum Weighed {
-    /// Nothing: both agree, or the sandbox did not change it.
+    /// Nothing: both agree.
     Skip,
+    /// Nothing to bring: the sandbox has what the base had, and only the
+    /// target moved.
+    OnlyTheirs,
     /// Ours is to be brought.
     Take(Wish),
     /// Both changed it.
@@ -51,6 +54,7 @@ pub struct Clash {
 }
 
 /// A path, what the target has there, and what it shall have.
+#[derive(Clone)]
 pub struct Wish {
     pub path: SandboxPath,
     pub theirs: Option<Entry>,
@@ -124,7 +128,7 @@ impl Sides<'_> {
         }
         let moved = self.moved(path, ours.is_some(), theirs.as_ref())?;
         if matches!(moved, Moved::OnlyTheirs) {
-            return Ok(Weighed::Skip);
+            return Ok(Weighed::OnlyTheirs);
         }
         let new =
             ours.as_ref().map(|entry| self.wanted(path, entry, theirs.as_ref())).transpose()?;
@@ -135,7 +139,7 @@ impl Sides<'_> {
         if let (Some(mine), Some(other)) = (&ours, &wish.theirs) {
             match self.merged(path, mine, other)? {
                 // The sandbox is back at what it started from.
-                Merged::Theirs => return Ok(Weighed::Skip),
+                Merged::Theirs => return Ok(Weighed::OnlyTheirs),
                 Merged::Text(new) => {
                     return Ok(Weighed::Take(Wish { new: Some(new), merged: true, ..wish }));
                 }
@@ -145,6 +149,13 @@ impl Sides<'_> {
         let why = words(ours.as_ref(), wish.theirs.as_ref()).to_owned();
         let conflict = Conflict { path: path.to_string(), why };
         Ok(Weighed::Clash(Clash { conflict, ours: wish }))
+    }
+
+    /// The wish that the sandbox show what the target has at a path.
+    pub fn following(&self, path: &SandboxPath) -> Result<Wish> {
+        let (ours, theirs) = (self.ours.lookup(path)?, self.theirs.lookup(path)?);
+        let new = theirs.as_ref().map(|entry| self.wanted(path, entry, None)).transpose()?;
+        Ok(Wish { path: path.clone(), theirs: ours, new, merged: false })
     }
 
     /// Whether the target's value is no longer the base's.

@@ -136,7 +136,8 @@ fn execute(engine: &Engine, caller: &Caller, run: &Run, place: &Place, io: RunIo
     // The program has run: whatever happens to the list now, its work stays.
     let unknown = |_| Changes { truncated: true, ..Changes::default() };
     let changes = changes(engine, place, &mut report).unwrap_or_else(unknown);
-    if place.in_memory.is_none() && !run.discard {
+    let stays = !place.is_new || run.name.is_some() || !changes.list.is_empty();
+    if stays && place.in_memory.is_none() && !run.discard {
         // Without notes a promotion is more careful, no more.
         let _ = base::note(engine, &place.row, place.run_id, &changes);
     }

@@ -1,0 +1,46 @@
+use crate::failure::Failure;
+use crate::promotion;
+use crate::session::{Session, unexpected};
+use fractal::{Action, Reply};
+
+/// Move a sandbox onto today's reality, with its own changes
+///
+/// Files that the sandbox holds copies of follow the host, two edits of one
+/// text are joined, and a frozen base is captured anew. Where both sides
+/// changed the same place, the paths are listed and nothing is moved until
+/// `--ours` or `--theirs` chooses. What it was before stays as a snapshot.
+///
+/// Exit status: 0 done, 5 conflict.
+#[derive(clap::Args)]
+pub struct Update {
+    /// The sandbox [default: the latest one of this directory]
+    #[arg(value_name = "S")]
+    sandbox: Option<String>,
+    /// Where both sides changed this path, keep the sandbox's (repeatable)
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    ours: Vec<String>,
+    /// Where both sides changed this path, take what is outside (repeatable)
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    theirs: Vec<String>,
+    /// Say what would happen and do nothing
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+}
+
+impl Update {
+    pub fn call(self, session: &Session) -> Result<u8, Failure> {
+        let action = Action::Update {
+            sandbox: self.sandbox,
+            ours: self.ours,
+            theirs: self.theirs,
+            dry_run: self.dry_run,
+        };
+        let Reply::Promote(reply) = session.apply(action)? else { return Err(unexpected()) };
+        if session.json {
+            session.print_json(&reply)?;
+        } else {
+            promotion::tell_update(session, &reply)?;
+        }
+        Ok(promotion::status(&reply))
+    }
+}

@@ -1,0 +1,48 @@
+use crate::failure::Failure;
+use crate::session::{Session, unexpected};
+use crate::table::{plain, plural};
+use fractal::{Action, Reply};
+use serde_json::Value;
+
+/// Check the signed attestation of a promotion
+///
+/// Every promotion into reality leaves an in-toto statement of what was
+/// written, from which sandbox, by which commands, under which policy and with
+/// which checks, signed with the key of this state directory. Verifying fails
+/// if the statement, the promotion's plan or its record in the journal were
+/// changed. `--json` prints the statement.
+#[derive(clap::Args)]
+pub struct Verify {
+    /// The promotion's id, or the beginning of it [default: the latest one of
+    /// this directory]
+    #[arg(value_name = "ID")]
+    promotion: Option<String>,
+}
+
+impl Verify {
+    pub fn call(self, session: &Session) -> Result<u8, Failure> {
+        let action = Action::Verify { promotion: self.promotion };
+        let Reply::Verify(reply) = session.apply(action)? else { return Err(unexpected()) };
+        if session.json {
+            return session.print_json(&reply);
+        }
+        let parameters = &reply.statement["predicate"]["buildDefinition"]["externalParameters"];
+        let text = |value: &Value| value.as_str().map(plain).unwrap_or_default();
+        let list = |name: &str| parameters[name].as_array().map_or(0, Vec::len);
+        let stands = match reply.still_stands {
+            true => "as it was promoted",
+            false => "edited or taken back since",
+        };
+        session.print(&format!(
+            "promotion  {}\nof         {}\nby         {}\nevidence   {}, {}\nkey        {}\nreality    {stands}\n",
+            reply.promotion,
+            text(&parameters["name"]),
+            text(&parameters["who"]),
+            plural(list("runs"), "run"),
+            plural(list("checks"), "check"),
+            &reply.keyid[..16.min(reply.keyid.len())],
+        ))?;
+        session.note("the attestation holds");
+        Ok(0)
+    }
+}

@@ -1,0 +1,247 @@
+//! Attestations: what was promoted, from what, and on which evidence, signed.
+//!
+//! An in-toto statement with a SLSA provenance predicate, in a DSSE envelope,
+//! signed with an ed25519 key of this state directory. The subject is the
+//! digest of everything the promotion wrote; the journal's record is named by
+//! number and hash, so that neither can be exchanged without the other.
+
+use crate::Engine;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use ed25519_dalek::{Signature, Signer, SigningKey, Verifier, VerifyingKey};
+use fractal_model::{Code, Error, Id, Record, Result, format_iso_ms};
+use fractal_store::now_ms;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
+const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
+const PREDICATE_TYPE: &str = "https://slsa.dev/provenance/v1";
+const BUILD_TYPE: &str = "https://github.com/fractal-sandbox/fractal/promotion/v1";
+
+/// Name of the envelope in a promotion's directory.
+const FILE: &str = "attestation.json";
+
+/// What a signature covers, and the signature: the DSSE envelope.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope {
+    payload_type: String,
+    payload: String,
+    signatures: Vec<Signed>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Signed {
+    keyid: String,
+    sig: String,
+}
+
+/// What stands in the statement beside the digest.
+pub struct Facts {
+    /// Where it went.
+    pub stage: String,
+    /// What the subject is called: the project's directory, without its path.
+    pub name: String,
+    /// What was run, from where, under which policy, and what the checks said.
+    pub parameters: Value,
+    /// What it started from.
+    pub base: Value,
+}
+
+/// An attestation that was looked at.
+pub struct Checked {
+    /// The statement inside.
+    pub statement: Value,
+    /// The key that signed it.
+    pub keyid: String,
+}
+
+/// Signs what a promotion did and keeps it beside what it replaced.
+pub fn write(engine: &Engine, promotion: Id, record: &Record, facts: Facts) -> Result<()> {
+    let digest = crate::apply::digest(engine, promotion)?;
+    let statement = statement(promotion, record, &facts, &digest);
+    let payload = serde_json::to_vec(&statement).expect("a statement is plain data");
+    let key = key(engine)?;
+    let signature = key.sign(&signed_bytes(&payload));
+    let envelope = Envelope {
+        payload_type: PAYLOAD_TYPE.to_owned(),
+        payload: BASE64.encode(&payload),
+        signatures: vec![Signed {
+            keyid: keyid(&key.verifying_key()),
+            sig: BASE64.encode(signature.to_bytes()),
+        }],
+    };
+    let text = serde_json::to_string(&envelope).expect("an envelope is plain data");
+    write_whole(&file(engine, promotion), text.as_bytes(), 0o644)
+}
+
+fn statement(promotion: Id, record: &Record, facts: &Facts, digest: &str) -> Value {
+    json!({
+        "_type": STATEMENT_TYPE,
+        "subject": [{ "name": facts.name, "digest": { "sha256": digest } }],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": {
+            "buildDefinition": {
+                "buildType": BUILD_TYPE,
+                "externalParameters": facts.parameters,
+                "internalParameters": { "stage": facts.stage },
+                "resolvedDependencies": [facts.base],
+            },
+            "runDetails": {
+                "builder": { "id": concat!("fractal ", env!("CARGO_PKG_VERSION")) },
+                "metadata": {
+                    "invocationId": promotion,
+                    "finishedOn": format_iso_ms(now_ms()),
+                },
+                "byproducts": [{
+                    "name": "journal record",
+                    "annotations": { "seq": record.seq, "hash": record.hash },
+                }],
+            },
+        },
+    })
+}
+
+/// Checks signature and digest; returns what the attestation says.
+pub fn check(engine: &Engine, promotion: Id) -> Result<Checked> {
+    let path = file(engine, promotion);
+    let text = fs::read(&path).map_err(|_| {
+        Error::not_found(format!("there is no attestation of promotion {promotion}"))
+            .hint("`fractal log` shows promotions; one that was finished after a crash has none")
+    })?;
+    let broken = |why: &str| {
+        Error::new(Code::Corrupt, format!("the attestation of {promotion} does not hold: {why}"))
+            .hint("do not trust this promotion; `fractal undo` takes it back")
+    };
+    let envelope: Envelope = serde_json::from_slice(&text).map_err(|e| broken(&e.to_string()))?;
+    if envelope.payload_type != PAYLOAD_TYPE {
+        return Err(broken("it carries something else"));
+    }
+    let payload = BASE64.decode(&envelope.payload).map_err(|e| broken(&e.to_string()))?;
+    let public = public_key(engine)?;
+    let mine = keyid(&public);
+    let signed = envelope.signatures.iter().find(|signed| signed.keyid == mine);
+    let signed = signed.ok_or_else(|| broken("it is not signed with the key of this directory"))?;
+    let bytes = BASE64.decode(&signed.sig).map_err(|e| broken(&e.to_string()))?;
+    let signature = Signature::from_slice(&bytes).map_err(|e| broken(&e.to_string()))?;
+    public
+        .verify(&signed_bytes(&payload), &signature)
+        .map_err(|_| broken("the signature is not of this text"))?;
+    let statement: Value = serde_json::from_slice(&payload).map_err(|e| broken(&e.to_string()))?;
+    if statement["predicate"]["runDetails"]["metadata"]["invocationId"] != promotion.as_str() {
+        return Err(broken("it is of another promotion"));
+    }
+    let digest = crate::apply::digest(engine, promotion)?;
+    if statement["subject"][0]["digest"]["sha256"] != digest {
+        return Err(broken("the promotion's plan is not the one that was signed"));
+    }
+    Ok(Checked { statement, keyid: mine })
+}
+
+/// The bytes that DSSE signs: type and text, each with its length.
+fn signed_bytes(payload: &[u8]) -> Vec<u8> {
+    let head = format!("DSSEv1 {} {PAYLOAD_TYPE} {} ", PAYLOAD_TYPE.len(), payload.len());
+    [head.as_bytes(), payload].concat()
+}
+
+fn file(engine: &Engine, promotion: Id) -> PathBuf {
+    engine.store.undo_dir(promotion).join(FILE)
+}
+
+fn keyid(key: &VerifyingKey) -> String {
+    Sha256::digest(key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The key of this state directory, made on first use.
+fn key(engine: &Engine) -> Result<SigningKey> {
+    let dir = engine.home().join("keys");
+    let path = dir.join("ed25519");
+    if let Some(key) = read_key(&path)? {
+        return Ok(key);
+    }
+    let mut seed = [0u8; 32];
+    let mut filled = 0;
+    while filled < seed.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        filled += rustix::rand::getrandom(&mut seed[filled..], flags)
+            .map_err(|errno| Error::internal(format!("there is no randomness: {errno}")))?;
+    }
+    let made = SigningKey::from_bytes(&seed);
+    // Only the first of several processes at once gets its key into place.
+    write_new(&path, BASE64.encode(seed).as_bytes(), 0o600)?;
+    let key = read_key(&path)?.unwrap_or(made);
+    let public = BASE64.encode(key.verifying_key().as_bytes());
+    write_whole(&dir.join("ed25519.pub"), format!("{public}\n").as_bytes(), 0o644)?;
+    Ok(key)
+}
+
+fn read_key(path: &Path) -> Result<Option<SigningKey>> {
+    let Ok(text) = fs::read_to_string(path) else { return Ok(None) };
+    let seed = BASE64.decode(text.trim()).ok().and_then(|seed| <[u8; 32]>::try_from(seed).ok());
+    seed.map(|seed| Some(SigningKey::from_bytes(&seed))).ok_or_else(|| {
+        Error::new(Code::Corrupt, format!("{} holds no key", path.display()))
+            .hint("restore it from a backup, or move it away to get a new one")
+    })
+}
+
+fn public_key(engine: &Engine) -> Result<VerifyingKey> {
+    let path = engine.home().join("keys/ed25519.pub");
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    let bytes = BASE64.decode(text.trim()).ok().and_then(|key| <[u8; 32]>::try_from(key).ok());
+    bytes.and_then(|bytes| VerifyingKey::from_bytes(&bytes).ok()).ok_or_else(|| {
+        Error::new(Code::Corrupt, format!("{} holds no key", path.display()))
+            .hint("restore it from a backup")
+    })
+}
+
+/// Puts a file into place unless there is one.
+fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+    let part = part(path);
+    write_part(&part, bytes, mode)?;
+    let linked = fs::hard_link(&part, path);
+    let _ = fs::remove_file(&part);
+    match linked {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(failed(path, &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Puts a file into place, whole or not at all.
+fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+    let part = part(path);
+    write_part(&part, bytes, mode)?;
+    fs::rename(&part, path).map_err(|error| failed(path, &error))
+}
+
+fn write_part(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+    let open = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
+    open.and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .map_err(|error| failed(path, &error))
+}
+
+fn part(path: &Path) -> PathBuf {
+    path.with_extension(format!("part-{}", fractal_store::new_id()))
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Error {
+    Error::internal(format!("cannot write {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_signed_bytes_are_those_of_dsse() {
+        let bytes = signed_bytes(b"{}");
+        assert_eq!(bytes, b"DSSEv1 28 application/vnd.in-toto+json 2 {}");
+    }
+}
