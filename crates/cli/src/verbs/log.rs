@@ -57,6 +57,12 @@ fn outcome(body: &RecordBody) -> String {
     if let Some(id) = text("undo") {
         return written(&body.detail, &id, text("undoes"));
     }
+    if let Some(attempts) = body.detail.get("attempts").and_then(Value::as_array) {
+        return match (text("winner"), attempts.len()) {
+            (Some(winner), count) => format!("{winner} won of {}", plural(count, "attempt")),
+            (None, count) => format!("none passed of {}", plural(count, "attempt")),
+        };
+    }
     let object = text("child_name").or(text("snapshot")).or(text("to")).or(text("volume"));
     match (text("verb"), object) {
         (Some(verb), Some(object)) => format!("{verb} {object}"),
@@ -109,6 +115,8 @@ mod tests {
         check(json!({ "outcome": "lost" }), "lost: its process was killed");
         check(json!({ "undo": "B", "applied": 3 }), "3 paths (undo B)");
         check(json!({ "undo": "C", "undoes": "B", "applied": 1 }), "1 path, took back B (undo C)");
+        check(json!({ "winner": "b", "attempts": [{}, {}] }), "b won of 2 attempts");
+        check(json!({ "winner": null, "attempts": [{}] }), "none passed of 1 attempt");
         check(Value::Null, "ok");
     }
 }

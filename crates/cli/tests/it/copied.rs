@@ -376,3 +376,15 @@ fn containers_that_refuse_namespaces_by_a_filter_run_copies() {
     let missing = call(&["run", "--isolation", "rootless", "--", "true"]);
     assert_ne!(missing.status, 0);
 }
+
+#[test]
+fn attempts_are_tried_checked_and_ranked_in_copies() {
+    let Some(bare) = Bare::new() else { return };
+    let each = ["--each", "good=echo right > kept.txt", "--each", "bad=echo x > kept.txt"];
+    let check = ["--check", "test=rm gone.txt && grep right kept.txt"];
+    let answer = bare.ok(&[&["try", "--json"], &each[..], &check[..]].concat());
+    let reply: serde_json::Value = serde_json::from_str(&answer.out).expect("it is JSON");
+    assert_eq!(reply["winner"], "good", "{reply}");
+    assert_eq!(reply["attempts"][0]["files_changed"], 1, "{reply}");
+    assert_eq!(reply["base"]["checks"][0]["result"], "fail", "{reply}");
+}

@@ -43,9 +43,11 @@ fn about_check(check: &CheckReport) -> String {
         CheckResult::Error => "could not answer",
         CheckResult::Flaky => "is flaky",
     };
-    match &check.why {
-        Some(why) => format!("check `{}` {what} ({why})", check.name),
-        None => format!("check `{}` {what}", check.name),
+    let name = &check.name;
+    match (&check.why, check.result) {
+        (Some(why), CheckResult::Fail) => format!("check `{name}` {what} ({why})"),
+        (Some(why), _) => format!("check `{name}` {what}: {why}"),
+        (None, _) => format!("check `{name}` {what}"),
     }
 }
 

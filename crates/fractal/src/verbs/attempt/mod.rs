@@ -1,28 +1,26 @@
 //! `try`: several ways side by side, checked, compared and ranked.
 //!
 //! Each attempt is an ordinary run in a fork of reality and leaves an ordinary
-//! sandbox; `plan` decides, `work` carries out one attempt, this file lets
-//! several of them go at once and puts them in order at the end. One attempt's
+//! sandbox; `plan` decides, `work` carries out one attempt, `side_by_side`
+//! lets several of them go at once, and this file puts them in order at the
+//! end. One attempt's
 //! failure is its own.
 
 pub mod measure;
 pub mod plan;
+mod side_by_side;
 pub mod work;
 
 use crate::budget::Budget;
-use crate::{Caller, Engine, RunIo, living, record, stale};
+use crate::{Caller, Engine, RunIo, record, stale};
 use fractal_jail::Input;
 use fractal_model::rank::{self, Changed, Evidence, Order, Ranking};
 use fractal_model::{
     AttemptReport, BaseKind, BaseReport, CheckReport, Error, RankBy, Result, Run, Try, TryReply,
 };
-use fractal_store::{Reads, SandboxRow, now_ms};
+use fractal_store::{SandboxRow, now_ms};
 use plan::Plan;
 use serde_json::json;
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
 use work::Work;
 
 /// What happens while attempts run.
@@ -58,9 +56,6 @@ pub struct Done {
     pub error: Option<Error>,
 }
 
-/// How often those who were called off are looked for.
-const PULSE: Duration = Duration::from_millis(10);
-
 pub fn try_all(engine: &Engine, caller: &Caller, asked: Try, watch: Watch<'_>) -> Result<TryReply> {
     let plan = Plan::new(engine, caller, asked)?;
     let budget = Budget::of_ms(plan.budget_ms);
@@ -68,8 +63,8 @@ pub fn try_all(engine: &Engine, caller: &Caller, asked: Try, watch: Watch<'_>) -
     if plan.run.base == BaseKind::Frozen {
         work.make_base()?;
     }
-    let (mut done, checks) = carry_out(&work);
-    work.drop_base()?;
+    let (mut done, checks) = side_by_side::carry_out(&work);
+    let left = work.drop_base().err();
     if let Some(error) = all_refused(&mut done) {
         return Err(error);
     }
@@ -77,7 +72,8 @@ pub fn try_all(engine: &Engine, caller: &Caller, asked: Try, watch: Watch<'_>) -
         .map_err(|error| still_there(error, &done))?;
     let mut reply = answer(done, order, checks);
     reply.base.kind = plan.run.base;
-    reply.base.behind = behind(engine, caller, &reply)?;
+    reply.base.behind = behind(engine, caller, &reply);
+    reply.notes.extend(left.map(|error| format!("{} is still there: {error}", plan.base_name)));
     if budget.is_spent() {
         reply.notes.push("the budget was used up".to_owned());
     }
@@ -86,93 +82,6 @@ pub fn try_all(engine: &Engine, caller: &Caller, asked: Try, watch: Watch<'_>) -
     }
     write_down(engine, caller, &plan, &reply)?;
     Ok(reply)
-}
-
-/// What a worker hands in.
-enum Over {
-    Attempt(usize, Box<Done>),
-    Base(Result<Vec<CheckReport>>),
-}
-
-/// Lets all attempts run, and the checks on the untouched base after them, on
-/// so many threads. Everything has ended when it returns.
-fn carry_out(work: &Work<'_>) -> (Vec<Done>, Result<Vec<CheckReport>>) {
-    let next = AtomicUsize::new(0);
-    let (send, receive) = channel();
-    std::thread::scope(|scope| {
-        for _ in 0..work.plan.jobs {
-            let (send, next) = (send.clone(), &next);
-            scope.spawn(move || worker(work, next, &send));
-        }
-        drop(send);
-        collect(work, &receive)
-    })
-}
-
-fn worker(work: &Work<'_>, next: &AtomicUsize, send: &Sender<Over>) {
-    let count = work.plan.attempts.len();
-    loop {
-        let over = match next.fetch_add(1, Ordering::Relaxed) {
-            index if index < count => Over::Attempt(index, Box::new(work.attempt(index))),
-            index if index == count && !work.plan.judging.checks.is_empty() => {
-                Over::Base(if work.budget.is_called_off() {
-                    Ok(Vec::new())
-                } else {
-                    work.check_base()
-                })
-            }
-            _ => return,
-        };
-        if send.send(over).is_err() {
-            return;
-        }
-    }
-}
-
-/// Takes what the workers hand in, and ends the rest when they are called off.
-fn collect(work: &Work<'_>, receive: &Receiver<Over>) -> (Vec<Done>, Result<Vec<CheckReport>>) {
-    let mut done: Vec<Option<Done>> = work.plan.attempts.iter().map(|_| None).collect();
-    let mut checks = Ok(Vec::new());
-    let mut ended = BTreeSet::new();
-    loop {
-        match receive.recv_timeout(PULSE) {
-            Ok(Over::Attempt(index, one)) => {
-                let passes = rank::ruled_out(&one.report).is_none();
-                done[index] = Some(*one);
-                if passes && work.plan.stop_first {
-                    work.budget.call_off();
-                }
-            }
-            Ok(Over::Base(said)) => checks = said,
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
-        if work.budget.is_called_off() {
-            let names = work.plan.attempts.iter().zip(&done).filter(|(_, done)| done.is_none());
-            let names = names.map(|(planned, _)| planned.sandbox.as_str());
-            end(work.engine, names.chain([work.plan.base_name.as_str()]), &mut ended);
-        }
-    }
-    if work.budget.is_called_off() && checks.is_err() {
-        checks = Ok(Vec::new());
-    }
-    (done.into_iter().flatten().collect(), checks)
-}
-
-/// Ends what runs in these sandboxes and in throw-away children of them, as
-/// far as it has begun; whoever waits for it goes on.
-fn end<'n>(
-    engine: &Engine,
-    names: impl Iterator<Item = &'n str>,
-    ended: &mut BTreeSet<fractal_model::Id>,
-) {
-    for name in names {
-        let Ok(Some(row)) = engine.store.sandbox_named(name) else { continue };
-        let children = engine.store.children(row.id).unwrap_or_default();
-        for row in children.iter().chain([&row]) {
-            living::end_begun(engine, row, ended);
-        }
-    }
 }
 
 /// The first error, when not a single attempt could be started: then nothing
@@ -260,10 +169,10 @@ fn row_of(engine: &Engine, caller: &Caller, report: &AttemptReport) -> Option<Sa
 }
 
 /// Files that changed outside since the forks.
-fn behind(engine: &Engine, caller: &Caller, reply: &TryReply) -> Result<u64> {
+fn behind(engine: &Engine, caller: &Caller, reply: &TryReply) -> u64 {
     let mut rows = reply.attempts.iter().filter_map(|one| row_of(engine, caller, one));
     let stale = rows.next().and_then(|row| stale::look(&row, engine.home()));
-    Ok(stale.map_or(0, |stale| stale.changed.len() as u64))
+    stale.map_or(0, |stale| stale.changed.len() as u64)
 }
 
 /// One record for all, on the winner if there is one; and the winner becomes

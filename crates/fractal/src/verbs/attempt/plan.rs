@@ -94,12 +94,14 @@ impl Plan {
         };
         validate(&attempts)?;
         let prefix = free_prefix(engine, &attempts)?;
+        let memory_bytes =
+            asked.run.ask.limits.memory_bytes.or(caller.config.limits()?.memory_bytes);
         let jobs = asked.jobs.or(settings.jobs).map_or_else(cores, |jobs| jobs.max(1) as usize);
         Ok(Plan {
             judging,
             stop_first: asked.stop_first || settings.stop_first.unwrap_or(false),
             budget_ms: asked.budget_ms.or(settings.budget_ms),
-            jobs: jobs.min(fitting(asked.run.ask.limits.memory_bytes)).min(attempts.len() + 1),
+            jobs: jobs.min(fitting(memory_bytes)).min(attempts.len() + 1),
             base_name: format!("{prefix}.base"),
             attempts: attempts
                 .into_iter()

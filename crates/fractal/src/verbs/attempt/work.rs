@@ -157,6 +157,11 @@ impl Work<'_> {
         self.run(&base, &like).map(|_| ())
     }
 
+    /// Whether there is something to ask about the base.
+    pub fn wants_base(&self) -> bool {
+        !self.plan.judging.checks.is_empty() && !self.budget.is_called_off()
+    }
+
     /// What the checks say about the untouched base.
     pub fn check_base(&self) -> Result<Vec<CheckReport>> {
         (self.watch)(Progress::Base);
