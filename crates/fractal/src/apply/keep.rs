@@ -114,7 +114,7 @@ impl Work<'_> {
 
     fn copy_file(&self, from: At<'_>, to: At<'_>, mode: u32) -> io::Result<()> {
         let source = open_for_reading(from)?;
-        let target = self.disk.create(to)?;
+        let target = self.disk.create(to, mode)?;
         self.disk.write(|| content::copy(&source, &target))?;
         content::copy_attributes(self.disk, &source, &target, Attributes::All)?;
         self.disk.set_mode(&target, mode)

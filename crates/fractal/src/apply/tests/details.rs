@@ -2,7 +2,7 @@
 
 use super::thousand::{self, measure};
 use super::world::{TIME_NS, Want, World, body};
-use crate::apply::{Content, Job, New, Step, What, apply};
+use crate::apply::{Content, Job, New, Seen, Step, What, apply};
 use crate::view::path_of;
 use fractal_jail::layer::{Layer, View};
 use fractal_model::{Code, SandboxPath};
@@ -184,7 +184,7 @@ fn a_job_across_filesystems_has_a_stage_on_each() {
     }
     let step = |path: &Path| Step {
         path: path_of(path).unwrap(),
-        old: crate::apply::see(&path_of(path).unwrap()).unwrap(),
+        old: Some(Seen::of(&rustix::fs::lstat(path).unwrap())),
         new: Some(New {
             mode: 0o644,
             owner: None,
