@@ -82,7 +82,8 @@ pub fn duration(text: &str) -> Result<u64, Error> {
     above_zero(parse_duration_ms(text)?, text, "write a number with ms, s, m, h or d, as in `30s`")
 }
 
-fn count(text: &str) -> Result<u64, Error> {
+/// Reads a whole number above zero.
+pub fn count(text: &str) -> Result<u64, Error> {
     let hint = "write a whole number, as in `256`";
     let number = text.trim().parse().map_err(|_| {
         Error::invalid(format!("`{}` is not a count", text.escape_debug())).hint(hint)

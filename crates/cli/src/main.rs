@@ -8,6 +8,7 @@
 //! of `fractal::Code`.
 
 mod args;
+mod board;
 mod bounds;
 mod describe;
 mod failure;

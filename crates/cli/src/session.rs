@@ -31,6 +31,11 @@ impl Session {
         Ok(Session { json: global.json, quiet: global.quiet, home: global.home, directory })
     }
 
+    /// Whether notes are left out.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Where this call comes from.
     pub fn directory(&self) -> &Path {
         &self.directory

@@ -1,5 +1,7 @@
 //! One file per verb. The doc comment of each verb's arguments is its help.
 
+mod attempt;
+mod compare;
 mod completions;
 mod config;
 mod cp;
@@ -40,6 +42,8 @@ pub enum Verb {
     Snapshot(snapshot::Snapshot),
     Rollback(rollback::Rollback),
     Diff(diff::Diff),
+    Try(attempt::Try),
+    Compare(compare::Compare),
     Promote(promote::Promote),
     Guard(guard::Guard),
     Undo(undo::Undo),
@@ -73,6 +77,8 @@ impl Verb {
             Verb::Snapshot(args) => args.call(session),
             Verb::Rollback(args) => args.call(session),
             Verb::Diff(args) => args.call(session),
+            Verb::Try(args) => args.call(session),
+            Verb::Compare(args) => args.call(session),
             Verb::Promote(args) => args.call(session),
             Verb::Guard(args) => args.call(session),
             Verb::Undo(args) => args.call(session),

@@ -1,5 +1,6 @@
 //! The built binary from outside: what people type, what scripts rely on.
 
+mod attempts;
 mod bad_input;
 mod contract;
 mod copied;

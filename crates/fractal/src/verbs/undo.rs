@@ -5,8 +5,10 @@
 
 use crate::apply::inverse::{Inverse, inverse};
 use crate::apply::{Job, Step, carry_out};
-use crate::{Caller, Engine, record};
-use fractal_model::{Applied, ChangeKind, Code, Error, PromoteReply, RecordBody, Result, Verdict};
+use crate::{Caller, Engine, base, record};
+use fractal_model::{
+    Applied, ChangeKind, Code, Error, PromoteReply, RecordBody, Result, SandboxPath, Verdict,
+};
 use fractal_store::{ApplyRow, ApplyState, Reads};
 use serde_json::json;
 use std::path::Path;
@@ -26,8 +28,13 @@ pub fn undo(
     if !inverse.conflicts.is_empty() || dry_run {
         return Ok(reply);
     }
+    let paths: Vec<SandboxPath> = inverse.steps.iter().map(|step| step.path.clone()).collect();
     let job = Job { root: row.root.clone(), steps: inverse.steps, view: None, record };
     reply.undo = Some(carry_out(engine, job, Some(row.id))?.undo);
+    // The sandbox it came from stands on what is there again.
+    if let Some(sandbox) = row.sandbox.map_or(Ok(None), |id| engine.store.sandbox(id))? {
+        let _ = base::note_moved(engine, &sandbox, paths.iter());
+    }
     reply.verdict = if reply.applied.is_empty() { Verdict::Nothing } else { Verdict::Applied };
     Ok(reply)
 }

@@ -15,7 +15,7 @@ use crate::view::path_of;
 use crate::{Caller, Engine, capture, insert_layer, record, stale};
 use fractal_jail::layer::{View, Writer};
 use fractal_model::{Code, Conflict, Error, Id, PromoteReply, Result, SandboxPath, Tier, Verdict};
-use fractal_store::{Reads, SandboxRow, SnapshotRow, new_id, now_ms};
+use fractal_store::{SandboxRow, SnapshotRow, new_id, now_ms};
 use serde_json::json;
 
 /// How clashes are settled, and whether it only looks.

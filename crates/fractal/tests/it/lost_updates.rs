@@ -47,6 +47,8 @@ struct Sandbox {
 }
 
 struct Promotion {
+    /// The sandbox it came from.
+    from: usize,
     changes: Vec<(usize, Value, Value)>,
     undone: bool,
 }
@@ -117,7 +119,7 @@ impl Model {
             let sandbox = self.boxes.get_mut(&at).expect("it was there");
             sandbox.notes.entry(*file).or_default().push((*ours, true));
         }
-        self.promotions.push(Promotion { changes, undone: false });
+        self.promotions.push(Promotion { from: at, changes, undone: false });
         Verdict::Applied
     }
 
@@ -135,6 +137,8 @@ impl Model {
         }
         for (file, old, _) in back {
             self.edit(*file, *old);
+            let sandbox = self.boxes.get_mut(&self.promotions[at].from).expect("none is dropped");
+            sandbox.notes.insert(*file, vec![(*old, true)]);
         }
         self.promotions[at].undone = true;
         Ok(Verdict::Applied)

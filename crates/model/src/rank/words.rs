@@ -28,9 +28,12 @@ pub fn ruled_out(report: &AttemptReport) -> Option<String> {
         (Outcome::Disk, _) => return stopped("disk"),
         (Outcome::Output, _) => return stopped("output"),
     }
-    let failed: Vec<String> =
-        report.checks.iter().filter(|check| check.rules_out()).map(about_check).collect();
-    (!failed.is_empty()).then(|| format!("ruled out: {}", failed.join(", ")))
+    let mut failed = report.checks.iter().filter(|check| check.rules_out());
+    let first = about_check(failed.next()?);
+    Some(match failed.count() {
+        0 => format!("ruled out: {first}"),
+        more => format!("ruled out: {first}, and {more} more"),
+    })
 }
 
 fn about_check(check: &CheckReport) -> String {

@@ -135,7 +135,11 @@ impl Work<'_> {
         if self.plan.run.base != BaseKind::Frozen || planned.sandbox == *base {
             return Ok(false);
         }
-        let asked = fork::Asked { ask: &Policy::default(), network: None, ttl_ms: None };
+        let ttl_ms = match self.plan.run.ttl_ms {
+            Some(ttl_ms) => ttl_ms,
+            None => self.caller.config.ttl_ms()?,
+        };
+        let asked = fork::Asked { ask: &Policy::default(), network: None, ttl_ms: Some(ttl_ms) };
         fork::fork(self.engine, self.caller, Some(base), Some(&planned.sandbox), &asked)?;
         Ok(true)
     }
@@ -148,7 +152,9 @@ impl Work<'_> {
             command: vec!["true".to_owned()],
             sandbox: self.plan.base_name.clone(),
         };
-        self.run(&base, &self.plan.run).map(|_| ())
+        // Should we be killed before it is dropped, it is forgotten soon.
+        let like = Run { ttl_ms: Some(BASE_TTL_MS), ..self.plan.run.clone() };
+        self.run(&base, &like).map(|_| ())
     }
 
     /// What the checks say about the untouched base.
@@ -171,6 +177,9 @@ impl Work<'_> {
         }
     }
 }
+
+/// Longer than checks take.
+const BASE_TTL_MS: u64 = 86_400_000;
 
 const CALLED_OFF: &str = "cancelled: another attempt passed first";
 

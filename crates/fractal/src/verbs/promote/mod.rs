@@ -50,6 +50,22 @@ fn target(engine: &Engine, row: &SandboxRow, to: Option<&str>) -> Result<Option<
     }
 }
 
+/// The attempt that a `try` chose, where a person promotes another one of it.
+fn overruled(engine: &Engine, row: &SandboxRow) -> Result<Option<String>> {
+    const LOOK_BACK: u64 = 1_000;
+    let records = engine.store.journal(None, LOOK_BACK)?;
+    let tries = records.iter().filter(|record| record.body.action == "try");
+    for detail in tries.map(|record| &record.body.detail) {
+        let attempts = detail["attempts"].as_array().into_iter().flatten();
+        let mut ours = attempts.filter(|attempt| attempt["sandbox"] == row.name.as_str());
+        if let Some(attempt) = ours.next() {
+            let winner = detail["winner"].as_str().filter(|name| attempt["name"] != *name);
+            return Ok(winner.map(str::to_owned));
+        }
+    }
+    Ok(None)
+}
+
 /// How far a promotion came.
 struct Progress<'a> {
     row: &'a SandboxRow,
@@ -57,6 +73,8 @@ struct Progress<'a> {
     plan: &'a Plan,
     checks: Vec<CheckReport>,
     notes: Vec<String>,
+    /// The attempt that would have been promoted without a person's word.
+    overruled: Option<String>,
 }
 
 impl Progress<'_> {
@@ -92,6 +110,9 @@ impl Progress<'_> {
             "merged": self.plan.wishes.iter().filter(|wish| wish.merged).count(),
             "conflicts": self.plan.conflicts.len(), "checks": checks,
         });
+        if let Some(winner) = &self.overruled {
+            body.detail["overruled"] = json!(winner);
+        }
         body
     }
 

@@ -2,7 +2,7 @@
 
 use super::plan::{Plan, plan};
 use super::rehearse::Rehearsal;
-use super::{Progress, REALITY, git, stopped};
+use super::{Progress, REALITY, git, overruled, stopped};
 use crate::apply::{Job, apply};
 use crate::verbs::diff::{self, DiffFormat};
 use crate::view::path_of;
@@ -66,7 +66,7 @@ fn before_gate(
 }
 
 fn progress<'a>(row: &'a SandboxRow, plan: &'a Plan, checks: Vec<CheckReport>) -> Progress<'a> {
-    Progress { row, stage: REALITY, plan, checks, notes: Vec::new() }
+    Progress { row, stage: REALITY, plan, checks, notes: Vec::new(), overruled: None }
 }
 
 /// The checks on what would come out, and that as a patch or commit.
@@ -128,7 +128,11 @@ fn write(
         if let Some(reply) = before_gate(engine, caller, row, asked, &plan)? {
             return Ok(reply);
         }
-        let progress = progress(row, &plan, checks.to_vec());
+        let mut progress = progress(row, &plan, checks.to_vec());
+        progress.overruled = overruled(engine, row)?;
+        if let Some(winner) = &progress.overruled {
+            progress.notes.push(format!("this overrules the ranking, which chose `{winner}`"));
+        }
         let job = Job {
             root: root(row, &plan)?,
             steps: plan.wishes.iter().map(|wish| wish.step()).collect(),
@@ -140,7 +144,6 @@ fn write(
                 // Without these notes the next promotion is more careful.
                 let paths = plan.wishes.iter().map(|wish| &wish.path);
                 let _ = base::note_promoted(engine, row, paths);
-                let mut progress = progress;
                 if let Err(error) = attested(engine, row, done.undo, checks) {
                     progress.notes.push(format!("there is no attestation: {error}"));
                 }

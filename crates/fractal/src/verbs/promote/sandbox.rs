@@ -28,8 +28,14 @@ pub fn promote(
     engine.require_idle(parent, "promote into")?;
     let theirs = engine.views(parent, parent.base)?.top();
     let plan = plan(engine, caller, row, asked, Some(theirs))?;
-    let mut progress =
-        Progress { row, stage: &parent.name, plan: &plan, checks: Vec::new(), notes: Vec::new() };
+    let mut progress = Progress {
+        row,
+        stage: &parent.name,
+        plan: &plan,
+        checks: Vec::new(),
+        notes: Vec::new(),
+        overruled: None,
+    };
     let stop = stopped(&plan, asked.allow_autorun);
     if asked.dry_run {
         let verdict = stop.map_or(Verdict::Planned, |(verdict, _)| verdict);

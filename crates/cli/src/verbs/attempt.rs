@@ -1,0 +1,276 @@
+use super::run::variables;
+use crate::board::{self, live};
+use crate::bounds::{Bounds, check, count, duration};
+use crate::failure::Failure;
+use crate::promotion;
+use crate::session::{Session, unexpected};
+use fractal::model::{
+    Attempt, BaseKind, Check, Promote, PromoteReply, RankBy, Try as Asked, TryReply,
+};
+use fractal::{Action, Caller, Code, Engine, Error, Reply};
+use serde::Serialize;
+
+/// Try several ways at once, check them, and rank them
+///
+/// Every attempt runs in its own fork of this machine. Those whose command
+/// exits with 0 go through the checks, each in a throw-away child; who fails
+/// a required one is ruled out. The others are compared in pairs: checks
+/// passed, score, agreement with the others, lines and files changed, time,
+/// memory. The table says who wins and why. Reality stays as it was, and every
+/// attempt stays as a sandbox until it is dropped or expires.
+///
+/// Attempts are `--each CMD` (repeatable), or `-n N -- CMD` (the same command
+/// N times, which can tell itself apart by FRACTAL_ATTEMPT and
+/// FRACTAL_ATTEMPT_NAME), or [[attempt]] in fractal.toml. Checks are `--check`
+/// or [[check]].
+///
+/// Exit status: 0 when there is a winner, 3 when none passes; with `--promote`
+/// that of the promotion.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "fractal try [OPTIONS] --each CMD...\n       fractal try [OPTIONS] -n N -- CMD..."
+)]
+pub struct Try {
+    /// A way to try, as a shell command; `NAME=CMD`, NAME in lower case, names it (repeatable)
+    #[arg(long, value_name = "CMD", conflicts_with_all = ["count", "command"])]
+    each: Vec<String>,
+    /// Try the command so many times
+    #[arg(short = 'n', long, value_name = "N", value_parser = count, requires = "command")]
+    count: Option<u64>,
+    #[command(flatten)]
+    judging: Judging,
+    /// Cancel the rest when one passes
+    #[arg(long)]
+    stop_first: bool,
+    /// Time for everything together, as in 10m
+    #[arg(long, env = "FRACTAL_BUDGET", value_name = "DURATION", value_parser = duration, hide_env_values = true)]
+    budget: Option<u64>,
+    /// Attempts at once [default: as many as there are cores, and fit into memory]
+    #[arg(short, long, env = "FRACTAL_JOBS", value_name = "N", value_parser = count, hide_env_values = true)]
+    jobs: Option<u64>,
+    /// What attempts stand on: the machine as it is (live), or as it was at the start (frozen)
+    #[arg(long, value_name = "KIND", value_parser = base)]
+    base: Option<BaseKind>,
+    /// Promote the winner, if there is one
+    #[arg(long)]
+    promote: bool,
+    /// Set a variable inside; without a value, pass on the caller's (repeatable)
+    #[arg(short, long, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+    /// Start in this directory instead of the current one
+    #[arg(short, long, value_name = "DIR")]
+    workdir: Option<String>,
+    /// Make the sandboxes from this template
+    #[arg(long, env = "FRACTAL_TEMPLATE", value_name = "NAME", hide_env_values = true)]
+    template: Option<String>,
+    /// Let the sandboxes expire when unused for so long, as in 7d
+    #[arg(long, env = "FRACTAL_TTL", value_name = "DURATION", value_parser = duration, hide_env_values = true)]
+    ttl: Option<u64>,
+    /// The command of `-n`
+    #[arg(last = true, value_name = "CMD", requires = "count")]
+    command: Vec<String>,
+    #[command(flatten)]
+    bounds: Bounds,
+}
+
+/// How attempts are judged.
+#[derive(clap::Args)]
+pub struct Judging {
+    /// A check that must pass, instead of those in fractal.toml (repeatable)
+    #[arg(long, value_name = "NAME=CMD", value_parser = check)]
+    pub check: Vec<Check>,
+    /// A command whose last line is a number; higher is better
+    #[arg(long, value_name = "CMD")]
+    pub score: Option<String>,
+    /// Run each check so often; one that changes its mind is flaky
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub repeat: Option<u64>,
+    /// copeland, weighted, lexicographic, or a command that reads JSON and prints names, best first
+    #[arg(long, value_name = "METHOD", value_parser = RankBy::parse)]
+    pub rank: Option<RankBy>,
+}
+
+/// The answer with what became of the winner.
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    reply: &'a TryReply,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    promotion: Option<Promotion<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Promotion<'a> {
+    Done(&'a PromoteReply),
+    Refused { error: &'a Error },
+}
+
+impl Try {
+    pub fn call(self, session: &Session) -> Result<u8, Failure> {
+        let promote = self.promote;
+        let asked = self.asked(session)?;
+        let (engine, caller) = (session.engine()?, session.caller()?);
+        let manner = live::Manner::fitting(session.is_quiet() || session.json);
+        let board = live::Board::new(manner);
+        let reply =
+            board.during(|| engine.try_with(&caller, asked, &|progress| board.tell(progress)))?;
+        let promoted = match board::winner(&reply).and_then(|best| best.sandbox.clone()) {
+            Some(sandbox) if promote => Some(promote_winner(&engine, &caller, sandbox)),
+            _ => None,
+        };
+        match session.json {
+            true => json(session, &reply, promoted),
+            false => tell(session, &reply, promoted),
+        }
+    }
+
+    fn asked(self, session: &Session) -> Result<Asked, Error> {
+        let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        Ok(Asked {
+            run: fractal::Run {
+                env: variables(&self.env)?,
+                cwd: self.workdir.as_deref().map(|dir| session.absolute(dir)).transpose()?,
+                ask: self.bounds.policy(session)?,
+                network: self.bounds.net.clone(),
+                template: self.template,
+                ttl_ms: self.ttl,
+                ..fractal::Run::default()
+            },
+            attempts: attempts(&self.each, self.count, &self.command),
+            checks: self.judging.check,
+            score: self.judging.score,
+            rank: self.judging.rank,
+            repeat: self.judging.repeat.map(small),
+            stop_first: self.stop_first,
+            budget_ms: self.budget,
+            jobs: self.jobs.map(small),
+            base: self.base.unwrap_or_default(),
+            ..Asked::default()
+        })
+    }
+}
+
+fn promote_winner(
+    engine: &Engine,
+    caller: &Caller,
+    sandbox: String,
+) -> Result<PromoteReply, Failure> {
+    let asked = Promote { sandbox: Some(sandbox), ..Promote::default() };
+    match engine.apply(caller, Action::Promote(Box::new(asked)))? {
+        Reply::Promote(reply) => Ok(*reply),
+        _ => Err(unexpected()),
+    }
+}
+
+fn json(
+    session: &Session,
+    reply: &TryReply,
+    promoted: Option<Result<PromoteReply, Failure>>,
+) -> Result<u8, Failure> {
+    let (promotion, status) = match &promoted {
+        None => (None, status(reply)),
+        Some(Ok(done)) => (Some(Promotion::Done(done)), promotion::status(done)),
+        Some(Err(Failure::Error(error))) => {
+            (Some(Promotion::Refused { error }), error.code.exit_status())
+        }
+        Some(Err(Failure::BrokenPipe)) => return Err(Failure::BrokenPipe),
+    };
+    session.print_json(&Answer { reply, promotion })?;
+    Ok(status)
+}
+
+fn tell(
+    session: &Session,
+    reply: &TryReply,
+    promoted: Option<Result<PromoteReply, Failure>>,
+) -> Result<u8, Failure> {
+    session.print(&board::text(reply))?;
+    board::remarks(reply).iter().for_each(|line| session.note(line));
+    if reply.winner.is_none() {
+        session.note("none passes; reality is as it was");
+    }
+    match promoted {
+        None => {
+            board::next(reply).iter().for_each(|line| session.note(line));
+            Ok(status(reply))
+        }
+        Some(done) => {
+            let done = done?;
+            promotion::tell(session, &done)?;
+            Ok(promotion::status(&done))
+        }
+    }
+}
+
+/// 0 when there is a winner.
+pub fn status(reply: &TryReply) -> u8 {
+    if reply.winner.is_some() { 0 } else { Code::Gate.exit_status() }
+}
+
+/// The attempts that were typed; none leaves it to fractal.toml.
+fn attempts(each: &[String], count: Option<u64>, command: &[String]) -> Vec<Attempt> {
+    let numbered = |number: u64| format!("a{number}");
+    if let Some(count) = count {
+        let attempt = |number| Attempt { name: numbered(number), command: command.to_vec() };
+        // The engine says how many are too many; not all need to be made for it.
+        return (1..=count.min(10_000)).map(attempt).collect();
+    }
+    let one = |(index, text): (usize, &String)| {
+        let (name, command) = named(text);
+        let name = name.map_or_else(|| numbered(index as u64 + 1), str::to_owned);
+        Attempt { name, command: ["sh", "-c", command].map(str::to_owned).into() }
+    };
+    each.iter().enumerate().map(one).collect()
+}
+
+/// `NAME=CMD`. A shell reads `X=1 cmd` as a variable; those are written in
+/// capitals, and names here are not.
+fn named(text: &str) -> (Option<&str>, &str) {
+    let is_name = |name: &str| {
+        let starts_well = name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+        let allowed =
+            |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+        starts_well && name.chars().all(allowed)
+    };
+    match text.split_once('=') {
+        Some((name, command)) if is_name(name) && !command.trim().is_empty() => {
+            (Some(name), command)
+        }
+        _ => (None, text),
+    }
+}
+
+fn base(text: &str) -> Result<BaseKind, String> {
+    match text {
+        "live" => Ok(BaseKind::Live),
+        "frozen" => Ok(BaseKind::Frozen),
+        _ => Err("use live or frozen".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_from_variables() {
+        let check = |text: &str, name: Option<&str>, command: &str| {
+            assert_eq!(named(text), (name, command), "{text}");
+        };
+        check("small=git apply a.patch", Some("small"), "git apply a.patch");
+        check("v1.2-rc=make X=1", Some("v1.2-rc"), "make X=1");
+        check("CFLAGS=-O2 make", None, "CFLAGS=-O2 make");
+        check("make X=1", None, "make X=1");
+        check("my_var=1 make", None, "my_var=1 make");
+        check("a=", None, "a=");
+    }
+
+    #[test]
+    fn attempts_without_names_are_numbered() {
+        let names = |list: Vec<Attempt>| list.into_iter().map(|a| a.name).collect::<Vec<_>>();
+        assert_eq!(names(attempts(&["x".into(), "b=y".into()], None, &[])), ["a1", "b"]);
+        assert_eq!(names(attempts(&[], Some(2), &["x".into()])), ["a1", "a2"]);
+        assert!(attempts(&[], None, &[]).is_empty());
+    }
+}
