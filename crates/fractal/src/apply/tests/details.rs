@@ -151,21 +151,9 @@ fn what_makes_no_sense_is_refused() {
     check(world.wants(&[("nothing", Want::Mode(0o600))]));
 }
 
-/// The state directory on a disk, the tree in memory.
-fn split() -> Option<(World, tempfile::TempDir)> {
-    let memory = Path::new("/dev/shm");
-    let other = tempfile::tempdir().unwrap();
-    let dev = |path: &Path| fs::metadata(path).map(|meta| meta.dev()).ok();
-    if dev(memory).is_none() || dev(memory) == dev(other.path()) {
-        eprintln!("skipped: no second filesystem");
-        return None;
-    }
-    Some((World::with_home(memory, other.path()), other))
-}
-
 #[test]
 fn what_stood_there_is_copied_to_another_filesystem() {
-    let Some((mut world, _other)) = split() else { return };
+    let Some((mut world, _other)) = World::split() else { return };
     let ends = measure(&mut world, 60);
     thousand::apply(&world, 60).unwrap();
     assert!(world.tree() == ends.new);
@@ -177,7 +165,7 @@ fn what_stood_there_is_copied_to_another_filesystem() {
 
 #[test]
 fn a_job_across_filesystems_has_a_stage_on_each() {
-    let Some((world, other)) = split() else { return };
+    let Some((world, other)) = World::split() else { return };
     let root = Path::new("/");
     if rustix::fs::access(root, rustix::fs::Access::WRITE_OK).is_err() {
         eprintln!("skipped: / cannot be written");
