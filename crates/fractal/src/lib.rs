@@ -204,7 +204,9 @@ impl Engine {
                     .map(Reply::Sandbox)
             }
             Action::Volume(verb) => verbs::volume::volume(self, caller, verb),
-            Action::Gc { dry_run } => verbs::gc::gc(self, caller, dry_run).map(Reply::Gc),
+            Action::Gc { dry_run, undo_ms } => {
+                verbs::gc::gc(self, caller, dry_run, undo_ms).map(Reply::Gc)
+            }
             Action::Try(asked) => verbs::attempt::try_all(self, caller, *asked, &|_| ())
                 .map(|reply| Reply::Try(Box::new(reply))),
             Action::Compare { sandboxes, checks, score, rank, repeat } => {

@@ -69,6 +69,9 @@ pub enum Action {
     Gc {
         #[serde(default)]
         dry_run: bool,
+        /// Give up what is kept for `undo` of promotions older than this.
+        #[serde(default)]
+        undo_ms: Option<u64>,
     },
     /// Forks once per attempt, runs them side by side, checks and ranks.
     Try(Box<Try>),
@@ -413,6 +416,12 @@ pub struct GcReply {
     pub expired: Vec<String>,
     /// Layers nobody stood on.
     pub layers: u64,
+    /// Promotions that can no longer be taken back.
+    #[serde(default)]
+    pub undos: u64,
+    /// Bytes that stay kept for `undo`.
+    #[serde(default)]
+    pub undo_bytes: u64,
     /// Bytes freed (or that would be, with `dry_run`).
     pub bytes: u64,
 }

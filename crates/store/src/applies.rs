@@ -125,6 +125,13 @@ impl ApplyRow {
     }
 }
 
+impl ApplyRow {
+    /// Whether nobody will work on it any more.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, ApplyState::Done | ApplyState::Left)
+    }
+}
+
 impl Tx<'_> {
     /// Notes that a write into reality begins. Refused while another one works
     /// in the same directory, above it or below it.
@@ -221,6 +228,19 @@ impl Store {
     /// Throws it away; one that is gone already is fine.
     pub fn discard_undo(&self, id: Id) -> Result<()> {
         self.discard(&self.undo_dir(id))
+    }
+
+    /// Throws away what stood in reality and keeps the plan and whatever else
+    /// says what was written. Call it after [`Tx::forget_kept`].
+    pub fn discard_kept(&self, id: Id) -> Result<()> {
+        let path = self.undo_dir(id);
+        let entries = match fs::read_dir(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            other => other.map_err(|error| StoreError::io("read", &path, error))?,
+        };
+        let dirs =
+            entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        dirs.map(|entry| entry.path()).try_for_each(|path| self.discard(&path))
     }
 
     /// Disk space that it takes.

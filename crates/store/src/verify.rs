@@ -1,6 +1,6 @@
 //! Looking for damage: slow, complete, and changing nothing.
 
-use crate::{ApplyState, Reads, Result, Store, StoreError, gc, journal, read};
+use crate::{Reads, Result, Store, StoreError, gc, journal, read};
 use fractal_model::Id;
 use rusqlite::Connection;
 use std::fmt;
@@ -134,10 +134,9 @@ impl Store {
     fn check_applies(&self) -> Result<Vec<Problem>> {
         let mut problems = Vec::new();
         for row in self.applies()? {
-            let over = matches!(row.state, ApplyState::Done | ApplyState::Left);
-            if !over && !row.worker.is_alive() {
+            if !row.is_over() && !row.worker.is_alive() {
                 problems.push(Problem::Unfinished { apply: row.id, root: row.root });
-            } else if over && row.kept && !self.undo_dir(row.id).is_dir() {
+            } else if row.is_over() && row.kept && !self.undo_dir(row.id).is_dir() {
                 problems.push(Problem::UndoDirectory { apply: row.id });
             }
         }

@@ -65,12 +65,14 @@ impl Disk {
         Ok(rustix::fs::mkdirat(at.dir, at.name, Mode::RWXU)?)
     }
 
-    /// A new file that only we can open; it must not exist.
-    pub fn create(&self, at: At<'_>) -> io::Result<File> {
+    /// A new file that must not exist, with a mode as far as the process's mask
+    /// lets it. Its directory is closed to others.
+    pub fn create(&self, at: At<'_>, mode: u32) -> io::Result<File> {
         self.before("create")?;
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(File::from(rustix::fs::openat(at.dir, at.name, flags, Mode::RUSR | Mode::WUSR)?))
+        let mode = Mode::from_raw_mode(mode & 0o777) | Mode::RUSR | Mode::WUSR;
+        Ok(File::from(rustix::fs::openat(at.dir, at.name, flags, mode)?))
     }
 
     /// Whatever fills a file that was created.

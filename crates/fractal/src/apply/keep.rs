@@ -42,21 +42,25 @@ impl Work<'_> {
     /// still lies in the tree.
     fn keep(&mut self, at: usize) -> Result<bool, Trouble> {
         let kept = c_name(at.to_string().as_bytes());
-        let fail = |error: io::Error| Trouble::io("keep what stood in", "reality", &error);
         if self.stages[at].kept {
             return Ok(true);
         }
+        let holder = holders(&self.row)?.swap_remove(at);
+        let shown = holder.shown(&self.row.root);
+        let fail = |error: io::Error| Trouble::io("keep what stood in", &shown, &error);
         let undo = open_dir(&self.undo_dir()).map_err(fail)?;
-        let holder = self.root.dir(&holders(&self.row)?[at].0).map_err(fail)?;
+        let holder = self.root.dir(&holder.0).map_err(fail)?;
         let name = stage_name(self.row.id);
         let stage = At { dir: &holder, name: &name };
+        if stat_at(&undo, &kept).map_err(fail)?.is_some() {
+            // A copy that somebody finished: it got this name when complete.
+            return Ok(false);
+        }
         match self.disk.rename(stage, At { dir: &undo, name: &kept }) {
             Ok(()) => {
                 self.stages[at].kept = true;
                 Ok(true)
             }
-            // A copy was complete when it got its name.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(error) if error.raw_os_error() == Some(Errno::XDEV.raw_os_error()) => {
                 self.copy_stage(at, &undo).map_err(fail)?;
                 Ok(false)
@@ -114,7 +118,7 @@ impl Work<'_> {
 
     fn copy_file(&self, from: At<'_>, to: At<'_>, mode: u32) -> io::Result<()> {
         let source = open_for_reading(from)?;
-        let target = self.disk.create(to)?;
+        let target = self.disk.create(to, mode)?;
         self.disk.write(|| content::copy(&source, &target))?;
         content::copy_attributes(self.disk, &source, &target, Attributes::All)?;
         self.disk.set_mode(&target, mode)

@@ -27,7 +27,6 @@ mod work;
 
 pub(crate) use disk::Hook;
 pub(crate) use recover::recover;
-pub use see::see;
 
 use crate::Engine;
 use disk::Disk;
@@ -37,7 +36,8 @@ use fractal_store::{ApplyRow, ApplyState, StoreError, Worker, new_id, now_ms};
 use plan::{Head, Plan, Planned};
 use stage::Stager;
 use std::io::BufWriter;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use survey::Survey;
 use trouble::Trouble;
@@ -139,6 +139,17 @@ pub(crate) fn digest(engine: &Engine, promotion: Id) -> Result<String> {
 /// How many paths a promotion wrote.
 pub(crate) fn length(engine: &Engine, promotion: Id) -> Result<usize> {
     Ok(Plan::read(&engine.store.undo_dir(promotion).join("plan"))?.steps.len())
+}
+
+/// Whether a promotion wrote anything in or below a directory. One whose plan
+/// cannot be read did not.
+pub(crate) fn wrote_below(engine: &Engine, row: &ApplyRow, directory: &Path) -> bool {
+    let plan = Plan::read(&engine.store.undo_dir(row.id).join("plan"));
+    let inside = |step: &Planned| {
+        let path = row.root.join(std::ffi::OsStr::from_bytes(&step.path.0));
+        path.starts_with(directory)
+    };
+    plan.is_ok_and(|plan| plan.steps.iter().any(inside))
 }
 
 /// How long one write waits for another into the same directory.

@@ -86,9 +86,7 @@ fn bury(engine: &Engine, row: &ApplyRow, trouble: Trouble) -> std::result::Resul
     if !stage_is_gone {
         return Err(trouble);
     }
-    let why = Error::new(Code::Corrupt, "its stage was removed by somebody");
-    let body = lost(row, &why, &[]);
-    finish_left(engine, row, body).map_err(Trouble::from)
+    finish_left(engine, row, lost(row)).map_err(Trouble::from)
 }
 
 impl Work<'_> {
@@ -119,7 +117,8 @@ impl Work<'_> {
         let why = Error::from(trouble.clone());
         let body = RecordBody {
             error: Some(why.code),
-            detail: json!({ "outcome": "taken back", "why": why.message, "left": left.len() }),
+            // A record holds no path of the host, so the reason is its code.
+            detail: json!({ "outcome": "taken back", "left": left.len() }),
             time_ms: now_ms(),
             ..self.plan.head.record.clone()
         };
@@ -161,7 +160,8 @@ fn finish_left(engine: &Engine, row: &ApplyRow, body: RecordBody) -> Result<()> 
     Ok(())
 }
 
-fn lost(row: &ApplyRow, why: &Error, left: &[String]) -> RecordBody {
+/// The record of a write whose stage is gone, and with it the way on or back.
+fn lost(row: &ApplyRow) -> RecordBody {
     RecordBody {
         time_ms: now_ms(),
         who: "owner".to_owned(),
@@ -170,8 +170,8 @@ fn lost(row: &ApplyRow, why: &Error, left: &[String]) -> RecordBody {
         name: None,
         before: None,
         after: None,
-        error: Some(why.code),
-        detail: json!({ "outcome": "taken back", "why": why.message, "left": left.len() }),
+        error: Some(Code::Corrupt),
+        detail: json!({ "outcome": "lost", "undo": row.id }),
     }
 }
 

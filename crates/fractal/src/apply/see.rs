@@ -1,36 +1,15 @@
 //! What stands at a path of the host, read without following a link.
 
 use super::Seen;
-use super::ground::open_beneath;
-use fractal_model::{EntryKind, Error, Result, SandboxPath};
+use fractal_model::EntryKind;
 use rustix::fd::AsFd;
-use rustix::fs::{AtFlags, CWD, FileType, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Stat};
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::io;
 
-/// What stands at a path of the host. A path through a link does not exist.
-pub fn see(path: &SandboxPath) -> Result<Option<Seen>> {
-    let fail = |error: io::Error| Error::denied(format!("cannot look at {path}: {error}"));
-    let root = rustix::fs::openat(
-        CWD,
-        c"/",
-        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        rustix::fs::Mode::empty(),
-    )
-    .map_err(|errno| fail(errno.into()))?;
-    let Some((parent, name)) = path.parent().zip(path.components().last()) else {
-        return seen_at(&root, c".").map_err(fail);
-    };
-    match open_beneath(&root, parent.relative()) {
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
-        Err(errno) => Err(fail(errno.into())),
-        Ok(parent) => seen_at(&parent, &super::ground::c_name(name)).map_err(fail),
-    }
-}
-
 /// What stands at a name of an open directory.
-pub(crate) fn seen_at(dir: impl AsFd, name: &CStr) -> io::Result<Option<Seen>> {
+pub(super) fn seen_at(dir: impl AsFd, name: &CStr) -> io::Result<Option<Seen>> {
     Ok(stat_at(dir, name)?.map(|stat| Seen::of(&stat)))
 }
 
@@ -44,7 +23,7 @@ pub(super) fn stat_at(dir: impl AsFd, name: &CStr) -> io::Result<Option<Stat>> {
 
 impl Seen {
     /// Reads a status.
-    pub(crate) fn of(stat: &Stat) -> Seen {
+    pub(super) fn of(stat: &Stat) -> Seen {
         Seen {
             kind: kind_of(stat),
             mode: stat.st_mode & 0o7777,
@@ -64,12 +43,14 @@ impl Seen {
             && (self.kind == EntryKind::Directory || self.ctime_ns == now.ctime_ns)
     }
 
-    /// The same after a rename, which changes `ctime`.
+    /// The same after a rename, which changes `ctime`. Bits that a view does
+    /// not give out cannot be expected of whoever looked through one.
     pub(super) fn is_same_but_moved(&self, now: &Seen) -> bool {
         let content = (self.size, self.mtime_ns) == (now.size, now.mtime_ns);
         self.inode == now.inode
             && self.kind == now.kind
-            && (self.mode, self.uid, self.gid) == (now.mode, now.uid, now.gid)
+            && self.mode & 0o777 == now.mode & 0o777
+            && (self.uid, self.gid) == (now.uid, now.gid)
             && (self.kind == EntryKind::Directory || content)
     }
 }

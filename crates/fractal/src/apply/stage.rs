@@ -122,7 +122,7 @@ impl<'a> Stager<'a> {
         bytes: &[u8],
         at: At<'_>,
     ) -> io::Result<Made> {
-        let file = self.disk.create(at)?;
+        let file = self.disk.create(at, self.mode(new))?;
         let (_, hash) = self.disk.write(|| match source {
             Some(source) => content::copy(source, &file),
             None => {
@@ -136,7 +136,10 @@ impl<'a> Stager<'a> {
             let which = if self.trusted { Attributes::All } else { Attributes::OfLayer };
             content::copy_attributes(self.disk, source, &file, which)?;
         }
-        self.disk.set_mode(&file, self.mode(new))?;
+        let has = Seen::of(&rustix::fs::fstat(&file)?).mode;
+        if has != self.mode(new) {
+            self.disk.set_mode(&file, self.mode(new))?;
+        }
         self.disk.set_time(at, new.mtime_ns)?;
         let made = Seen::of(&rustix::fs::fstat(&file)?);
         Ok(Made { sha256: Some(hash), ..described(new, &made) })

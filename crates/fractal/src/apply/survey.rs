@@ -8,7 +8,7 @@ use super::ground::{Root, filesystem, split};
 use super::plan::{Bytes, walk_key};
 use super::see::seen_at;
 use super::trouble::{Clash, Trouble};
-use super::{Content, Job, Step, What};
+use super::{Content, Job, Seen, Step, What};
 use fractal_model::{EntryKind, Error, Result, SandboxPath};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
@@ -22,8 +22,9 @@ pub(super) struct Survey {
     pub steps: Vec<Step>,
     /// Per step its path below the root and its stage.
     pub places: Vec<(Bytes, usize)>,
-    /// Directories, by their path below the root, that get a stage: the root,
-    /// and the topmost directory of every other filesystem.
+    /// Directories, by their path below the root, that get a stage: on each
+    /// filesystem the one that all steps there have in common. It is no step
+    /// itself, so it stays where it is, and who may write there may stage.
     pub holders: Vec<Bytes>,
 }
 
@@ -37,21 +38,26 @@ pub(super) fn survey(job: &mut Job<'_>) -> Result<Survey> {
     steps.sort_by_cached_key(|step| walk_key(step.path.relative()));
     let mut found = Survey { root, steps: Vec::new(), places: Vec::new(), holders: Vec::new() };
     let mut stages = Stages::default();
-    stages.of(&found.root, b"").map_err(|error| cannot_look(&base, &error))?;
     let mut clashes = Vec::new();
-    let made: HashSet<&SandboxPath> = steps
+    let made: HashSet<SandboxPath> = steps
         .iter()
         .filter(|step| matches!(step.new.as_ref().map(|new| &new.what), Some(What::Directory)))
-        .map(|step| &step.path)
+        .map(|step| step.path.clone())
         .collect();
-    for (at, step) in steps.iter().enumerate() {
-        check_shape(step, &base, at.checked_sub(1).map(|before| &steps[before]))?;
+    let mut before = None;
+    for step in &mut steps {
+        check_shape(step, &base, before.as_ref())?;
+        before = Some(step.path.clone());
         let relative = below(&step.path, &base);
         let makes_way = step.path.parent().is_some_and(|parent| made.contains(&parent));
-        let clash = clash(&found.root, step, relative, makes_way);
-        if let Some(why) = clash.map_err(|error| cannot_look(&step.path, &error))? {
-            clashes.push(Clash { path: step.path.to_string(), why });
-            continue;
+        let now = look(&found.root, step, relative, makes_way);
+        match now.map_err(|error| cannot_look(&step.path, &error))? {
+            // With the bits that whoever planned it may not have seen.
+            Ok(now) => step.old = now,
+            Err(why) => {
+                clashes.push(Clash { path: step.path.to_string(), why });
+                continue;
+            }
         }
         let stage = stages
             .of(&found.root, split(relative).0)
@@ -77,12 +83,12 @@ fn below<'p>(path: &'p SandboxPath, base: &SandboxPath) -> &'p [u8] {
 }
 
 /// Refuses what makes no sense, whatever stands there.
-fn check_shape(step: &Step, base: &SandboxPath, before: Option<&Step>) -> Result<()> {
+fn check_shape(step: &Step, base: &SandboxPath, before: Option<&SandboxPath>) -> Result<()> {
     let wrong = |why: &str| Err(Error::internal(format!("{}: {why}", step.path)));
     if !step.path.is_within(base) {
         return wrong("it lies outside of the directory that is written to");
     }
-    if before.is_some_and(|before| before.path == step.path) {
+    if before == Some(&step.path) {
         return wrong("it is listed twice");
     }
     let old = step.old.as_ref().map(|old| old.kind);
@@ -100,31 +106,28 @@ fn check_shape(step: &Step, base: &SandboxPath, before: Option<&Step>) -> Result
     Ok(())
 }
 
-/// How what stands there differs from what the step expects.
-fn clash(
+/// What stands there, or how it differs from what the step expects.
+fn look(
     root: &Root,
     step: &Step,
     relative: &[u8],
     makes_way: bool,
-) -> io::Result<Option<&'static str>> {
-    let place = match root.place(relative) {
-        Ok(place) => place,
+) -> io::Result<std::result::Result<Option<Seen>, &'static str>> {
+    let now = match root.place(relative) {
+        Ok(place) => seen_at(&*place.dir, &place.name)?,
         // Its directory is made, or put into the place of something else, by
         // a step of its own.
-        Err(error) if is_no_way(&error) => {
-            let expected = makes_way && step.old.is_none();
-            return Ok((!expected).then_some("its directory is gone"));
-        }
+        Err(error) if is_no_way(&error) && makes_way => None,
+        Err(error) if is_no_way(&error) => return Ok(Err("its directory is gone")),
         Err(error) => return Err(error),
     };
-    let now = seen_at(&*place.dir, &place.name)?;
-    Ok(match (&step.old, &now) {
-        (None, None) => None,
-        (Some(old), Some(now)) if old.is_untouched(now) => None,
-        (None, Some(_)) => Some("it exists now"),
-        (Some(_), None) => Some("it is gone"),
-        (Some(old), Some(now)) if old.kind != now.kind => Some("it is something else now"),
-        (Some(_), Some(_)) => Some("it was edited"),
+    Ok(match (&step.old, now) {
+        (None, None) => Ok(None),
+        (Some(old), Some(now)) if old.is_untouched(&now) => Ok(Some(now)),
+        (None, Some(_)) => Err("it exists now"),
+        (Some(_), None) => Err("it is gone"),
+        (Some(old), Some(now)) if old.kind != now.kind => Err("it is something else now"),
+        (Some(_), Some(_)) => Err("it was edited"),
     })
 }
 
@@ -150,26 +153,30 @@ impl Stages {
         {
             return Ok(*stage);
         }
-        let (mut at, mut key) = nearest(root, dir)?;
+        let (at, key) = nearest(root, dir)?;
         let known = self.by_filesystem.get(&key).copied();
-        let stage = match known {
-            Some(stage) => stage,
-            None => {
-                // Up to the topmost directory of this filesystem.
-                while !at.is_empty() {
-                    let (above, above_key) = nearest(root, split(at).0)?;
-                    if above_key != key {
-                        break;
-                    }
-                    (at, key) = (above, above_key);
-                }
-                self.holders.push(Bytes(at.to_vec()));
-                self.by_filesystem.insert(key, self.holders.len() - 1);
-                self.holders.len() - 1
-            }
-        };
+        let stage = known.unwrap_or(self.holders.len());
+        match self.holders.get_mut(stage) {
+            Some(holder) => *holder = Bytes(common(&holder.0, at).to_vec()),
+            None => self.holders.push(Bytes(at.to_vec())),
+        }
+        self.by_filesystem.insert(key, stage);
         self.last = Some((dir.to_vec(), stage));
         Ok(stage)
+    }
+}
+
+/// The directory that both lie in.
+fn common<'p>(one: &'p [u8], other: &[u8]) -> &'p [u8] {
+    let mut above = one;
+    loop {
+        let inside = other
+            .strip_prefix(above)
+            .is_some_and(|rest| above.is_empty() || rest.is_empty() || rest.starts_with(b"/"));
+        if inside {
+            return above;
+        }
+        above = split(above).0;
     }
 }
 
@@ -181,5 +188,23 @@ fn nearest<'p>(root: &Root, mut dir: &'p [u8]) -> io::Result<(&'p [u8], (u64, u6
             Err(error) if is_no_way(&error) && !dir.is_empty() => dir = split(dir).0,
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::common;
+
+    #[test]
+    fn two_directories_lie_in_a_third() {
+        let check = |one: &str, other: &str, expect: &str| {
+            assert_eq!(common(one.as_bytes(), other.as_bytes()), expect.as_bytes());
+            assert_eq!(common(other.as_bytes(), one.as_bytes()), expect.as_bytes());
+        };
+        check("a/b", "a/b", "a/b");
+        check("a/b/c", "a/b", "a/b");
+        check("a/b", "a/bc", "a");
+        check("a", "b", "");
+        check("", "a/b", "");
     }
 }

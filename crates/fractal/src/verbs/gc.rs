@@ -1,10 +1,16 @@
-//! `gc`: sandboxes that were forgotten, and layers nobody stands on.
+//! `gc`: sandboxes that were forgotten, layers nobody stands on, and what is
+//! kept for an undo that cannot come or is not wanted any more.
 
 use crate::{Caller, Engine};
 use fractal_model::{GcReply, Result};
 use fractal_store::{Reads, SandboxRow, now_ms};
 
-pub fn gc(engine: &Engine, caller: &Caller, dry_run: bool) -> Result<GcReply> {
+pub fn gc(
+    engine: &Engine,
+    caller: &Caller,
+    dry_run: bool,
+    undo_ms: Option<u64>,
+) -> Result<GcReply> {
     let expired = expired(engine)?;
     let mut reply = GcReply {
         expired: expired.iter().map(|row| row.name.clone()).collect(),
@@ -16,10 +22,37 @@ pub fn gc(engine: &Engine, caller: &Caller, dry_run: bool) -> Result<GcReply> {
             super::drop::drop_row(engine, caller, row)?;
         }
     }
+    free_kept(engine, dry_run, undo_ms, &mut reply)?;
     let report = engine.store.gc(dry_run)?;
     reply.layers = report.layers;
     reply.bytes += report.bytes;
     Ok(reply)
+}
+
+/// What stood in reality before a promotion is kept for good, unless the
+/// promotion was taken back (then it stands there again) or it is older than
+/// asked. What was written stays known.
+fn free_kept(
+    engine: &Engine,
+    dry_run: bool,
+    undo_ms: Option<u64>,
+    reply: &mut GcReply,
+) -> Result<()> {
+    let oldest = undo_ms.map_or(0, |age| now_ms().saturating_sub(age));
+    for row in engine.store.applies()?.into_iter().filter(|row| row.kept && row.is_over()) {
+        let bytes = engine.store.undo_size(row.id)?;
+        if row.undone_by.is_none() && row.created_ms >= oldest {
+            reply.undo_bytes += bytes;
+            continue;
+        }
+        reply.bytes += bytes;
+        reply.undos += u64::from(row.undone_by.is_none());
+        if !dry_run {
+            engine.store.transact(|tx| tx.forget_kept(row.id))?;
+            engine.store.discard_kept(row.id)?;
+        }
+    }
+    Ok(())
 }
 
 /// Past their time and with nothing running in them.

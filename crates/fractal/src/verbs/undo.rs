@@ -20,7 +20,7 @@ pub fn undo(
     dry_run: bool,
 ) -> Result<PromoteReply> {
     let rows = engine.store.applies()?;
-    let row = find(&rows, promotion, &caller.directory)?;
+    let row = find(engine, &rows, promotion, &caller.directory)?;
     require_undoable(row)?;
     let inverse = inverse(engine, row)?;
     let record = body(caller, row, &inverse);
@@ -41,13 +41,14 @@ pub fn undo(
 
 /// The promotion that was named, or the latest one of a directory.
 pub fn find<'r>(
+    engine: &Engine,
     rows: &'r [ApplyRow],
     promotion: Option<&str>,
     directory: &Path,
 ) -> Result<&'r ApplyRow> {
     match promotion {
         Some(text) => named(rows, text),
-        None => latest(rows, directory),
+        None => latest(rows, directory, &|row| touches(engine, row, directory)),
     }
 }
 
@@ -76,16 +77,26 @@ fn named<'r>(rows: &'r [ApplyRow], text: &str) -> Result<&'r ApplyRow> {
 
 /// The latest promotion that concerns a directory and still stands. An undo
 /// is passed over; what took an undo back counts as a promotion again.
-fn latest<'r>(rows: &'r [ApplyRow], directory: &Path) -> Result<&'r ApplyRow> {
+fn latest<'r>(
+    rows: &'r [ApplyRow],
+    directory: &Path,
+    touches: &dyn Fn(&ApplyRow) -> bool,
+) -> Result<&'r ApplyRow> {
     let stands = |row: &&ApplyRow| {
         row.state == ApplyState::Done && row.undone_by.is_none() && is_promotion(rows, row)
     };
-    let mut here = rows.iter().filter(|row| directory.starts_with(&row.root));
-    here.find(stands).ok_or_else(|| {
+    let mut here = rows.iter().filter(|row| directory.starts_with(&row.root)).filter(stands);
+    here.find(|row| touches(row)).ok_or_else(|| {
         let directory = directory.display();
         Error::not_found(format!("there is no promotion to take back in {directory}"))
             .hint("`fractal log` shows all of them; `fractal undo ID` takes one back")
     })
+}
+
+/// A promotion of the project a directory lies in concerns it. One of the
+/// whole machine does so if it wrote there.
+fn touches(engine: &Engine, row: &ApplyRow, directory: &Path) -> bool {
+    row.root != Path::new("/") || crate::apply::wrote_below(engine, row, directory)
 }
 
 fn is_promotion(rows: &[ApplyRow], row: &ApplyRow) -> bool {

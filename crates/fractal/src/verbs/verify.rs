@@ -6,7 +6,7 @@ use fractal_store::Reads;
 
 pub fn verify(engine: &Engine, caller: &Caller, promotion: Option<&str>) -> Result<VerifyReply> {
     let rows = engine.store.applies()?;
-    let row = super::undo::find(&rows, promotion, &caller.directory)?;
+    let row = super::undo::find(engine, &rows, promotion, &caller.directory)?;
     let checked = attest::check(engine, row.id)?;
     let byproduct = &checked.statement["predicate"]["runDetails"]["byproducts"][0]["annotations"];
     let (seq, hash) = (byproduct["seq"].as_u64(), byproduct["hash"].as_str());

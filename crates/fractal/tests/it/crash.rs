@@ -63,7 +63,7 @@ fn killed_processes_leave_a_state_that_works_and_verifies() {
     for info in world.list() {
         world.drop(&info.name).unwrap();
     }
-    world.apply(Action::Gc { dry_run: false }).unwrap();
+    world.apply(Action::Gc { dry_run: false, undo_ms: None }).unwrap();
     // A directory whose row never came is spared for ten minutes.
     assert!(std::fs::read_dir(world.engine.home().join("layers")).unwrap().count() <= 12);
 }

@@ -70,7 +70,7 @@ fn a_sandbox_takes_any_number_of_snapshots() {
     let root = world.project().display().to_string();
     assert_eq!(lines, [format!("{root}/d/3"), format!("{root}/n")]);
     world.drop("x").unwrap();
-    world.apply(Action::Gc { dry_run: false }).unwrap();
+    world.apply(Action::Gc { dry_run: false, undo_ms: None }).unwrap();
     assert_eq!(world.layers(), 0);
 }
 
@@ -101,7 +101,7 @@ fn forks_of_forks_reach_any_depth() {
     for info in world.list() {
         world.drop(&info.name).unwrap();
     }
-    world.apply(Action::Gc { dry_run: false }).unwrap();
+    world.apply(Action::Gc { dry_run: false, undo_ms: None }).unwrap();
     assert_eq!(world.layers(), 0);
 }
 

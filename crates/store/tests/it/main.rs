@@ -1,6 +1,7 @@
 //! The state directory from outside: many processes, crashes, damage.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod applies;
 mod collecting;
 mod crash;
 mod damage;

@@ -74,6 +74,42 @@ fn a_home_made_by_a_newer_fractal_is_refused_and_left_alone() {
     }
 }
 
+/// A database as the first version wrote it.
+fn first_version(home: &std::path::Path) {
+    let conn = rusqlite::Connection::open(home.join("state.db")).unwrap();
+    let later = "DROP TABLE apply; DROP TABLE capture; PRAGMA user_version = 1";
+    conn.execute_batch(later).unwrap();
+    drop(conn);
+    let _ = fs::remove_dir(home.join("undo"));
+}
+
+#[test]
+fn a_home_of_the_first_version_is_brought_up_to_date_by_many_at_once() {
+    let home = home();
+    let store = open(&home);
+    store.transact(|tx| tx.append(crate::support::record("note", None))).unwrap();
+    drop(store);
+    first_version(home.path());
+    wait_all((0..8).map(|_| child("open", home.path())).collect());
+    let store = open(&home);
+    assert_eq!(store.journal(None, 10).unwrap().len(), 1);
+    assert_eq!(store.applies().unwrap(), vec![]);
+    assert_eq!(store.verify().expect("it can be read"), vec![]);
+    store.new_undo_dir(fractal_store::new_id()).expect("the directory is made when needed");
+}
+
+#[test]
+fn a_damaged_home_of_the_first_version_is_repaired_without_loss() {
+    let home = home();
+    drop(open(&home));
+    first_version(home.path());
+    let conn = rusqlite::Connection::open(home.path().join("state.db")).unwrap();
+    conn.execute("UPDATE head SET seq = 7", []).unwrap();
+    drop(conn);
+    let repair = Store::repair(home.path()).expect("it can be repaired");
+    assert!(repair.moved_aside.is_some() && !repair.lossy, "{repair:?}");
+}
+
 #[test]
 fn a_home_below_a_file_gives_verb_path_and_hint() {
     let home = home();

@@ -2,8 +2,9 @@
 
 use super::thousand::{self, measure};
 use super::world::{TIME_NS, Want, World, body};
-use crate::apply::{Content, Job, New, Step, What, apply};
+use crate::apply::{Content, Job, New, Seen, Step, What, apply};
 use crate::view::path_of;
+use crate::{Action, Reply};
 use fractal_jail::layer::{Layer, View};
 use fractal_model::{Code, SandboxPath};
 use fractal_store::{ApplyRow, ApplyState, Reads, Worker, new_id};
@@ -150,21 +151,9 @@ fn what_makes_no_sense_is_refused() {
     check(world.wants(&[("nothing", Want::Mode(0o600))]));
 }
 
-/// The state directory on a disk, the tree in memory.
-fn split() -> Option<(World, tempfile::TempDir)> {
-    let memory = Path::new("/dev/shm");
-    let other = tempfile::tempdir().unwrap();
-    let dev = |path: &Path| fs::metadata(path).map(|meta| meta.dev()).ok();
-    if dev(memory).is_none() || dev(memory) == dev(other.path()) {
-        eprintln!("skipped: no second filesystem");
-        return None;
-    }
-    Some((World::with_home(memory, other.path()), other))
-}
-
 #[test]
 fn what_stood_there_is_copied_to_another_filesystem() {
-    let Some((mut world, _other)) = split() else { return };
+    let Some((mut world, _other)) = World::split() else { return };
     let ends = measure(&mut world, 60);
     thousand::apply(&world, 60).unwrap();
     assert!(world.tree() == ends.new);
@@ -176,7 +165,7 @@ fn what_stood_there_is_copied_to_another_filesystem() {
 
 #[test]
 fn a_job_across_filesystems_has_a_stage_on_each() {
-    let Some((world, other)) = split() else { return };
+    let Some((world, other)) = World::split() else { return };
     let root = Path::new("/");
     if rustix::fs::access(root, rustix::fs::Access::WRITE_OK).is_err() {
         eprintln!("skipped: / cannot be written");
@@ -184,7 +173,7 @@ fn a_job_across_filesystems_has_a_stage_on_each() {
     }
     let step = |path: &Path| Step {
         path: path_of(path).unwrap(),
-        old: crate::apply::see(&path_of(path).unwrap()).unwrap(),
+        old: Some(Seen::of(&rustix::fs::lstat(path).unwrap())),
         new: Some(New {
             mode: 0o644,
             owner: None,
@@ -263,4 +252,29 @@ fn a_stage_that_somebody_removed_is_told_and_stops_nothing() {
     let record = world.engine.store.journal(None, 1).unwrap().remove(0);
     assert_eq!(record.body.error, Some(Code::Corrupt));
     world.apply(&[("a", Want::File("x"))]).unwrap();
+}
+
+#[test]
+fn gc_frees_what_was_taken_back_and_what_is_older_than_asked() {
+    let world = World::fast();
+    let caller = crate::Caller::owner(&world.root);
+    let gc = |undo_ms| match world.engine.apply(&caller, Action::Gc { dry_run: false, undo_ms }) {
+        Ok(Reply::Gc(reply)) => reply,
+        other => panic!("gc answered {other:?}"),
+    };
+    world.write("a", "old");
+    let first = world.apply(&[("a", Want::File("new"))]).unwrap().undo;
+    let kept = |id| world.engine.store.undo_dir(id).join("0/0");
+    assert!(gc(None).undo_bytes > 0);
+    assert!(kept(first).exists(), "kept for as long as nobody asks");
+    let back = world.undo(None).unwrap().undo.unwrap();
+    gc(None);
+    assert!(!kept(first).exists() && kept(back).exists(), "it stands there again");
+    assert_eq!(gc(Some(3_600_000)).undos, 0);
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    assert_eq!(gc(Some(1)).undos, 1);
+    let refused = world.undo(Some(back.as_str())).unwrap_err();
+    assert!(refused.message.contains("no longer kept"), "{refused}");
+    assert!(world.engine.store.undo_dir(back).join("plan").exists(), "what was written is known");
+    assert!(world.engine.store.verify().unwrap().is_empty());
 }

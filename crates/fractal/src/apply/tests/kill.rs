@@ -16,11 +16,15 @@ fn child_that_is_killed() {
     let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
     let stop = number("FRACTAL_APPLY_STOP");
     let world = World::at(dir.as_ref());
-    world.engine.set_fault_hook(move |_, number| {
+    let exchanges = std::env::var("FRACTAL_APPLY_EXCHANGES").is_ok();
+    world.engine.set_fault_hook(move |call, number| {
         if number == stop {
             kill_process(getpid(), Signal::KILL).unwrap();
         }
-        Ok(())
+        match call == "exchange" && !exchanges {
+            true => Err(rustix::io::Errno::INVAL.into()),
+            false => Ok(()),
+        }
     });
     // Opens the state directory, with the hook in place.
     world.engine.ready().unwrap();
@@ -31,6 +35,10 @@ fn child_that_is_killed() {
 
 /// Whether the child was killed; otherwise it came to its end.
 fn killed_at(world: &World, stop: u64, steps: Option<usize>) -> bool {
+    killed(world, stop, steps, true)
+}
+
+fn killed(world: &World, stop: u64, steps: Option<usize>, exchanges: bool) -> bool {
     use std::os::unix::process::ExitStatusExt;
     let mut child = Command::new(std::env::current_exe().unwrap());
     child
@@ -39,6 +47,9 @@ fn killed_at(world: &World, stop: u64, steps: Option<usize>) -> bool {
         .env("FRACTAL_APPLY_STOP", stop.to_string())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
+    if exchanges {
+        child.env("FRACTAL_APPLY_EXCHANGES", "");
+    }
     if let Some(steps) = steps {
         child.env("FRACTAL_APPLY_STEPS", steps.to_string());
     }
@@ -52,7 +63,7 @@ fn every(stops: impl Iterator<Item = u64>) {
     let mut world = World::fast();
     let ends = measure(&mut world, STEPS);
     let calls = ends.calls;
-    assert!(calls > 3 * STEPS as u64, "{calls}");
+    assert!(calls > 2 * STEPS as u64, "{calls}");
     for stop in stops.take_while(|stop| *stop <= calls) {
         assert!(killed_at(&world, stop, Some(STEPS)), "it was not killed at {stop} of {calls}");
         // The way back is tried after one kill in four: it takes longer than
@@ -72,6 +83,32 @@ fn killed_before_every_odd_change_it_is_old_or_new() {
 #[test]
 fn killed_before_every_even_change_it_is_old_or_new() {
     every((2..).step_by(2));
+}
+
+#[test]
+fn killed_on_two_filesystems_it_is_old_or_new() {
+    let Some((mut world, _other)) = World::split() else { return };
+    let ends = measure(&mut world, 40);
+    for stop in 1..=ends.calls {
+        assert!(killed_at(&world, stop, Some(40)));
+        check(&mut world, &ends, true, &format!("two filesystems, killed at {stop}"));
+    }
+}
+
+#[test]
+fn killed_where_nothing_can_be_exchanged_it_is_old_or_new() {
+    let mut world = World::fast();
+    let ends = measure(&mut world, 40);
+    let mut stop = 0;
+    loop {
+        stop += 1;
+        let killed = killed(&world, stop, Some(40), false);
+        check(&mut world, &ends, true, &format!("no exchange, killed at {stop}"));
+        if !killed {
+            assert!(stop > ends.calls, "it takes more changes, not fewer: {stop}");
+            return;
+        }
+    }
 }
 
 /// The recovery is killed as well, at one place after the other, until one

@@ -63,8 +63,21 @@ impl World {
         World { dir: Place::Own(dir), engine, root }
     }
 
+    /// The state directory on a disk, the tree in memory; the directory that
+    /// is returned goes with the test.
+    pub fn split() -> Option<(World, tempfile::TempDir)> {
+        let memory = Path::new("/dev/shm");
+        let other = tempfile::tempdir().expect("a temporary directory");
+        let dev = |path: &Path| fs::metadata(path).map(|meta| meta.dev()).ok();
+        if dev(memory).is_none() || dev(memory) == dev(other.path()) {
+            eprintln!("skipped: no second filesystem");
+            return None;
+        }
+        Some((World::with_home(memory, other.path()), other))
+    }
+
     /// With its state directory elsewhere.
-    pub fn with_home(place: &Path, home: &Path) -> World {
+    fn with_home(place: &Path, home: &Path) -> World {
         let dir = tempfile::tempdir_in(place).expect("a temporary directory");
         let root = dir.path().join("root");
         fs::create_dir(&root).expect("it is new");
