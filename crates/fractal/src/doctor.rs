@@ -2,7 +2,7 @@
 
 use fractal_jail::probe::{self, Probe};
 use fractal_model::{Error, Result, Tier};
-use fractal_store::Store;
+use fractal_store::{Problem, Store};
 use serde::Serialize;
 use std::path::Path;
 
@@ -84,14 +84,24 @@ fn problems(store: &Store) -> Vec<Finding> {
     match store.verify() {
         Ok(problems) => problems
             .iter()
-            .map(|problem| Finding {
-                text: problem.to_string(),
-                fix: Some("fractal doctor --repair".to_owned()),
-            })
+            .map(|problem| Finding { text: problem.to_string(), fix: Some(fix(problem)) })
             .collect(),
         Err(error) => vec![Finding {
             text: error.to_string(),
             fix: Some("fractal doctor --repair".to_owned()),
         }],
+    }
+}
+
+fn fix(problem: &Problem) -> String {
+    match problem {
+        Problem::Unfinished { root, .. } => format!(
+            "make {} writable: the next command finishes it. If it is gone for good: \
+             fractal gc --undo 1s",
+            root.display()
+        ),
+        // Nothing can bring it back; the promotion stays, it cannot be undone.
+        Problem::UndoDirectory { .. } => "fractal gc --undo 1s".to_owned(),
+        _ => "fractal doctor --repair".to_owned(),
     }
 }

@@ -23,6 +23,9 @@ pub fn gc(
         }
     }
     free_kept(engine, dry_run, undo_ms, &mut reply)?;
+    if let Some(undo_ms) = undo_ms.filter(|_| !dry_run) {
+        abandon(engine, undo_ms)?;
+    }
     let report = engine.store.gc(dry_run)?;
     reply.layers = report.layers;
     reply.bytes += report.bytes;
@@ -50,6 +53,21 @@ fn free_kept(
         if !dry_run {
             engine.store.transact(|tx| tx.forget_kept(row.id))?;
             engine.store.discard_kept(row.id)?;
+        }
+    }
+    Ok(())
+}
+
+/// A write that a crash interrupted waits for its directory to come back: it
+/// may lie on a disk that is not mounted. Asked to give up what is old, that
+/// is given up too.
+fn abandon(engine: &Engine, undo_ms: u64) -> Result<()> {
+    let oldest = now_ms().saturating_sub(undo_ms);
+    for row in engine.store.unfinished_applies()? {
+        let waits = row.created_ms < oldest && !row.worker.is_alive() && !row.root.exists();
+        if waits {
+            engine.store.transact(|tx| tx.delete_apply(row.id))?;
+            engine.store.discard_undo(row.id)?;
         }
     }
     Ok(())

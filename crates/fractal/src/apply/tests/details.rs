@@ -278,3 +278,21 @@ fn gc_frees_what_was_taken_back_and_what_is_older_than_asked() {
     assert!(world.engine.store.undo_dir(back).join("plan").exists(), "what was written is known");
     assert!(world.engine.store.verify().unwrap().is_empty());
 }
+
+#[test]
+fn a_write_waits_for_its_directory_until_it_is_given_up() {
+    let mut world = World::fast();
+    let gone = world.dir.path().join("unmounted");
+    let row = begun(&world, &gone, Worker { pid: i32::MAX - 1, start: 1 });
+    let swapping = ApplyState::Swapping;
+    let store = &world.engine.store;
+    store.transact(|tx| tx.set_apply_state(row.id, row.worker, swapping)).unwrap();
+    world.reopen();
+    assert_eq!(world.engine.store.unfinished_applies().unwrap().len(), 1);
+    assert_eq!(world.engine.store.verify().unwrap().len(), 1, "doctor tells of it");
+    world.apply(&[("a", Want::File("x"))]).expect("other directories are not held up");
+    let caller = crate::Caller::owner(&world.root);
+    let gc = Action::Gc { dry_run: false, undo_ms: Some(1000) };
+    world.engine.apply(&caller, gc).unwrap();
+    assert!(world.engine.store.unfinished_applies().unwrap().is_empty());
+}
