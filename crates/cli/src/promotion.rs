@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::table::{plain, plural};
-use fractal::model::{CheckReport, CheckResult, LeftOut, PromoteReply, Verdict};
+use fractal::model::{CheckReport, CheckResult, Conflict, LeftOut, PromoteReply, Verdict};
 use std::path::Path;
 
 /// Paths that are listed one by one.
@@ -27,7 +27,8 @@ pub fn tell(session: &Session, reply: &PromoteReply) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn list(reply: &PromoteReply, here: &Path) -> String {
+/// Letters and paths, as git would list them.
+pub fn list(reply: &PromoteReply, here: &Path) -> String {
     let mut text = String::new();
     for applied in reply.applied.iter().take(LISTED_MAX) {
         let merged = if applied.merged { " (joined with an edit outside)" } else { "" };
@@ -38,6 +39,14 @@ fn list(reply: &PromoteReply, here: &Path) -> String {
         text.push_str(&format!("… and {} more\n", reply.applied.len() - LISTED_MAX));
     }
     text
+}
+
+/// What stands in the way, one line each.
+pub fn conflicts(reply: &PromoteReply, here: &Path) -> impl Iterator<Item = String> {
+    let line = move |conflict: &Conflict| {
+        format!("conflict: {}: {}", shown(&conflict.path, here), plain(&conflict.why))
+    };
+    reply.conflicts.iter().take(LISTED_MAX).map(line)
 }
 
 /// The same for a sandbox that was moved onto today's reality.
@@ -84,11 +93,7 @@ fn closing(session: &Session, reply: &PromoteReply, name: &str) -> Vec<String> {
             vec![format!("would promote {paths} into {}; nothing was written", reply.stage)]
         }
         Verdict::Conflict => {
-            let line = |conflict: &fractal::model::Conflict| {
-                format!("conflict: {}: {}", shown(&conflict.path, here), plain(&conflict.why))
-            };
-            let mut lines: Vec<String> =
-                reply.conflicts.iter().take(LISTED_MAX).map(line).collect();
+            let mut lines: Vec<String> = conflicts(reply, here).collect();
             let count = plural(reply.conflicts.len(), "conflict");
             lines.push(format!("error: {count} with {}; nothing was written", reply.stage));
             lines.push("hint: choose with `--ours PATH` or `--theirs PATH`, or bring the rest with `--only PATH`".to_owned());

@@ -45,6 +45,19 @@ pub struct State {
     sha256: Option<String>,
     /// Whether the sandbox started from this, or may have seen another one.
     sure: bool,
+    /// Whether it stood there after a promotion, an undo or an update.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    landed: bool,
+}
+
+/// Which notes count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// All: the base was the host.
+    All,
+    /// Only what was left behind by a promotion or an update: the base was a
+    /// layer, whatever the host had there.
+    Landed,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -120,12 +133,18 @@ impl Notes {
     }
 
     /// Whether what the host has now is what was noted.
-    pub fn is_base(&self, path: &SandboxPath, now: Option<&Entry>, host: &View) -> Option<bool> {
+    pub fn is_base(
+        &self,
+        path: &SandboxPath,
+        now: Option<&Entry>,
+        host: &View,
+        count: Count,
+    ) -> Option<bool> {
         let states = self.of(path)?;
         let mut hash: Option<Option<String>> = None;
         Some(states.iter().any(|was| match (was, now) {
-            (None, None) => true,
-            (Some(was), Some(now)) if was.sure => {
+            (None, None) => count == Count::All,
+            (Some(was), Some(now)) if was.counts(count) => {
                 was.same_inode(now)
                     || was.same_shape(now)
                         && match was.sha256 {
@@ -141,15 +160,19 @@ impl Notes {
     }
 
     /// The base's text, where it was kept. The latest one counts.
-    pub fn content(&self, path: &SandboxPath) -> Option<(Vec<u8>, u32)> {
+    pub fn content(&self, path: &SandboxPath, count: Count) -> Option<(Vec<u8>, u32)> {
         let states = self.states.get(path)?;
-        let was = states.iter().rev().flatten().find(|was| was.sure)?;
+        let was = states.iter().rev().flatten().find(|was| was.counts(count))?;
         let name = was.sha256.as_deref().filter(|_| was.kind == EntryKind::File)?;
         Some((fs::read(self.dir.join(name)).ok()?, was.mode))
     }
 }
 
 impl State {
+    fn counts(&self, count: Count) -> bool {
+        self.sure && (self.landed || count == Count::All)
+    }
+
     fn same_inode(&self, now: &Entry) -> bool {
         self.inode == now.inode() && self.ctime_ns == now.ctime_ns
     }
@@ -238,7 +261,7 @@ fn note_present<'a>(
     paths: impl Iterator<Item = &'a SandboxPath>,
     anew: bool,
 ) -> Result<()> {
-    let mut pen = Pen { anew, ..Pen::new(engine, row)? };
+    let mut pen = Pen { anew, landed: true, ..Pen::new(engine, row)? };
     for path in paths {
         pen.write(path, i64::MAX)?;
     }
@@ -292,6 +315,7 @@ struct Pen {
     text: String,
     room_bytes: u64,
     anew: bool,
+    landed: bool,
 }
 
 impl Pen {
@@ -299,7 +323,14 @@ impl Pen {
         let dir = engine.store.base_dir(row.id);
         fs::create_dir_all(&dir).map_err(|error| failed(&dir, &error))?;
         let host = engine.host_view(row, Vec::new())?;
-        Ok(Pen { dir, host, text: String::new(), room_bytes: KEPT_SUM_MAX, anew: false })
+        Ok(Pen {
+            dir,
+            host,
+            text: String::new(),
+            room_bytes: KEPT_SUM_MAX,
+            anew: false,
+            landed: false,
+        })
     }
 
     /// Notes one path; false when nothing stands there.
@@ -315,6 +346,7 @@ impl Pen {
             // A directory's ctime moves with its entries, which are none of
             // its own value.
             sure: entry.ctime_ns < marker_ns || entry.kind == EntryKind::Directory,
+            landed: self.landed,
         });
         self.line(&Line::Was { path: encode(path), was, anew: self.anew });
         Ok(entry.is_some())

@@ -1,8 +1,9 @@
 use crate::failure::Failure;
+use crate::promotion;
 use crate::session::{Session, unexpected};
 use crate::table::{plain, plural};
 use fractal::model::{PromoteReply, Verdict};
-use fractal::{Action, Code, Reply};
+use fractal::{Action, Reply};
 
 /// Take a promotion back
 ///
@@ -24,30 +25,15 @@ impl Undo {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
         let action = Action::Undo { promotion: self.promotion, dry_run: self.dry_run };
         let Reply::Promote(reply) = session.apply(action)? else { return Err(unexpected()) };
-        let status = match reply.verdict {
-            Verdict::Conflict => Code::Conflict.exit_status(),
-            _ => 0,
-        };
         if session.json {
             session.print_json(&reply)?;
-            return Ok(status);
+        } else {
+            session.print(&promotion::list(&reply, session.directory()))?;
+            promotion::conflicts(&reply, session.directory()).for_each(|line| session.note(&line));
+            session.note(&closing(&reply));
         }
-        session.print(&lines(&reply))?;
-        session.note(&closing(&reply));
-        Ok(status)
+        Ok(promotion::status(&reply))
     }
-}
-
-/// One line per path: what happened to it, or why nothing did.
-fn lines(reply: &PromoteReply) -> String {
-    let conflict = |clash: &fractal::model::Conflict| {
-        format!("C {}  {}\n", plain(&clash.path), plain(&clash.why))
-    };
-    let applied = |applied: &fractal::model::Applied| {
-        format!("{} {}\n", applied.kind.letter(), plain(&applied.path))
-    };
-    let conflicts = reply.conflicts.iter().map(conflict);
-    conflicts.chain(reply.applied.iter().map(applied)).collect()
 }
 
 fn closing(reply: &PromoteReply) -> String {
@@ -56,7 +42,7 @@ fn closing(reply: &PromoteReply) -> String {
     let id = reply.undo.map(|id| id.to_string()).unwrap_or_default();
     match reply.verdict {
         Verdict::Conflict => format!(
-            "{} changed since the promotion{of}; nothing was written",
+            "error: {} changed since the promotion{of}; nothing was written",
             plural(reply.conflicts.len(), "path")
         ),
         Verdict::Planned => format!("would put back {paths}{of}"),

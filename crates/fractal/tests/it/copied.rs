@@ -10,9 +10,11 @@ echo 0 > /proc/sys/user/max_user_namespaces || exit 77
 exec setpriv --bounding-set -all --inh-caps -all --ambient-caps -all "$@"
 "#;
 
-/// What namespaces are needed for: mounts, a network that runs share, and
-/// terminals that a program makes itself.
-const NEED_NAMESPACES: [&str; 4] = [
+/// What namespaces are needed for: mounts, a network that runs share,
+/// terminals that a program makes itself, a live base, and one that is shared.
+const NEED_NAMESPACES: [&str; 6] = [
+    "frozen::a_second_capture_copies_only_what_changed",
+    "lost_updates::no_edit_is_ever_lost",
     "live::a_shell_with_job_control_does_not_notice",
     "verbs::a_volume_is_shared_and_survives_its_sandboxes",
     "verbs::templates_of_a_project_mount_anywhere_and_set_variables",

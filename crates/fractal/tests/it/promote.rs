@@ -29,6 +29,11 @@ impl World {
         }
     }
 
+    /// Whether a sandbox stands on the host and not on a copy.
+    fn is_live(&self, sandbox: &str) -> bool {
+        self.list().iter().any(|info| info.name == sandbox && info.base.is_none())
+    }
+
     fn file(&self, name: &str) -> PathBuf {
         self.project().join(name)
     }
@@ -102,7 +107,9 @@ fn every_kind_of_change_arrives_and_is_taken_back() {
     assert_eq!(world.read("becomes-file"), "now-a-file\n");
     let after = fs::metadata(world.file("untouched")).unwrap();
     assert_eq!((after.ino(), after.mtime_nsec()), (untouched.ino(), untouched.mtime_nsec()));
-    assert!(world.changed("s").unwrap().is_empty(), "the sandbox has what reality has");
+    if world.is_live("s") {
+        assert!(world.changed("s").unwrap().is_empty(), "the sandbox has what reality has");
+    }
 
     let undone = world.undo(None).unwrap();
     assert_eq!(undone.verdict, Verdict::Applied, "{undone:?}");
@@ -260,7 +267,11 @@ fn litter_stays_behind_unless_asked_for() {
     let applied: Vec<&str> = reply.applied.iter().map(|applied| applied.path.as_str()).collect();
     assert_eq!(applied, [world.file("src").to_str().unwrap()]);
     let whys: Vec<&str> = reply.left_out.iter().map(|left| left.why.as_str()).collect();
-    assert_eq!(whys, ["git", "ignored", "injected", "outside", "special"]);
+    let is_live = world.is_live("s");
+    // In a copy of the project there is no outside.
+    let outside_word = is_live.then_some("outside");
+    let expect = ["git", "ignored", "injected"].into_iter().chain(outside_word).chain(["special"]);
+    assert_eq!(whys, expect.collect::<Vec<_>>());
 
     let all =
         Promote { ignored: true, git: true, outside: true, allow_autorun: true, ..asked("s") };
@@ -268,7 +279,7 @@ fn litter_stays_behind_unless_asked_for() {
     assert_eq!(reply.verdict, Verdict::Applied, "{reply:?}");
     assert_eq!(world.read("target/x/o"), "o\n");
     assert_eq!(world.read("input"), "given");
-    assert_eq!(fs::read_to_string(outside.join("x")).unwrap(), "x\n");
+    assert_eq!(fs::read_to_string(outside.join("x")).ok().as_deref(), is_live.then_some("x\n"));
 }
 
 #[test]

@@ -73,6 +73,7 @@ pub fn plan(
     };
     draft.weigh_all()?;
     draft.add_parents()?;
+    draft.meet_strangers()?;
     draft.keep_directories();
     let Draft { all, wishes, conflicts, chosen, .. } = draft;
     let runs = |path: &SandboxPath| all.get(path).is_some_and(|change| change.autorun);
@@ -143,6 +144,33 @@ impl Draft<'_> {
             }
         }
         missing.iter().try_for_each(|dir| self.weigh(dir))
+    }
+
+    /// What came into a directory that is to go, and that no layer of the
+    /// sandbox has ever heard of.
+    fn meet_strangers(&mut self) -> Result<()> {
+        let ending: Vec<SandboxPath> = (self.wishes.values())
+            .filter(|wish| wish.ends_directory())
+            .map(|wish| wish.path.clone())
+            .collect();
+        for dir in ending {
+            for entry in self.sides.theirs.read_dir(&dir)? {
+                let path = dir.join(&entry.name)?;
+                let known = self.wishes.contains_key(&path)
+                    || self.chosen.staying().any(|stays| stays.is_within(&path))
+                    || self.conflicts.iter().any(|conflict| conflict.path == path.to_string());
+                if known {
+                    continue;
+                }
+                if self.choice.theirs.iter().any(|at| path.is_within(at)) {
+                    self.chosen.leave("theirs", path);
+                } else {
+                    let why = "made outside, in a directory that the sandbox deleted".to_owned();
+                    self.conflicts.push(Conflict { path: path.to_string(), why });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A directory stays while something in it does; what would take its

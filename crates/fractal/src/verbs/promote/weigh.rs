@@ -6,7 +6,7 @@
 //! run tell what it was.
 
 use crate::apply::{Content, New, Seen, Step, What};
-use crate::base::Notes;
+use crate::base::{Count, Notes};
 use crate::merge::{self, merge};
 use fractal_jail::layer::{Entry, Source, View, same_content};
 use fractal_model::{Applied, ChangeKind, Conflict, EntryKind, Result, SandboxPath};
@@ -166,10 +166,14 @@ impl Sides<'_> {
             None => theirs.is_none() || self.base.layers.is_empty(),
         };
         let Some(live) = self.live.as_ref().filter(|_| on_host) else {
-            let still = same(self.base, base.as_ref(), self.theirs, theirs, path)?;
+            // A promotion moves what the target holds, not the layers below.
+            let noted =
+                |live: &Live<'_>| live.notes.is_base(path, theirs, self.theirs, Count::Landed);
+            let still = same(self.base, base.as_ref(), self.theirs, theirs, path)?
+                || self.live.as_ref().and_then(noted) == Some(true);
             return Ok(if still { Moved::No } else { Moved::Yes });
         };
-        Ok(match live.notes.is_base(path, theirs, self.theirs) {
+        Ok(match live.notes.is_base(path, theirs, self.theirs, Count::All) {
             Some(true) => Moved::No,
             Some(false) => Moved::Yes,
             None if live.complete && path.is_within(&live.project) => match shown {
@@ -229,11 +233,13 @@ impl Sides<'_> {
     }
 
     fn base_content(&self, path: &SandboxPath) -> Result<Option<(Vec<u8>, u32)>> {
+        let noted = |count| self.live.as_ref().and_then(|live| live.notes.content(path, count));
         match self.base.lookup(path)? {
             Some(entry) if entry.source != Source::Host => {
-                Ok(read(self.base, path).map(|text| (text, entry.mode)))
+                let layer = || read(self.base, path).map(|text| (text, entry.mode));
+                Ok(noted(Count::Landed).or_else(layer))
             }
-            _ => Ok(self.live.as_ref().and_then(|live| live.notes.content(path))),
+            _ => Ok(noted(Count::All)),
         }
     }
 }
