@@ -68,6 +68,15 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// What it finds within this time.
+    pub fn within(self, patience: Duration) -> Option<Staleness> {
+        let start = Instant::now();
+        while !self.thread.is_finished() && start.elapsed() < patience {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.take()
+    }
+
     /// Stops it and takes what it found so far.
     pub fn take(self) -> Option<Staleness> {
         self.stop.store(true, Ordering::Relaxed);

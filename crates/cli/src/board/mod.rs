@@ -12,7 +12,7 @@ use fractal::model::{AttemptReport, BaseKind, CheckReport, CheckResult, TryReply
 pub const WIDTH: usize = 80;
 
 /// The longest name that is shown whole.
-const NAME_MAX: usize = 20;
+const NAME_MAX: usize = 18;
 
 /// Checks that have a sign each.
 const SIGNS_MAX: usize = 6;
@@ -249,12 +249,13 @@ fn number(score: f64) -> String {
     if text.chars().count() <= 12 { text.to_owned() } else { format!("{score:.3e}") }
 }
 
-/// `340 ms`, `4.2 s`, `3 m 05 s`.
+/// `340 ms`, `4.2 s`, `3 m 05 s`, `2 h 46 m`.
 pub fn duration(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms} ms"),
         1_000..60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
-        _ => format!("{} m {:02} s", ms / 60_000, ms % 60_000 / 1_000),
+        60_000..3_600_000 => format!("{} m {:02} s", ms / 60_000, ms % 60_000 / 1_000),
+        _ => format!("{} h {:02} m", ms / 3_600_000, ms % 3_600_000 / 60_000),
     }
 }
 

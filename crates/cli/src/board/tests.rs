@@ -93,7 +93,10 @@ fn scores_and_times_are_short() {
         [0.0, 1.5, -2.0, 1.0 / 3.0].map(number)
     );
     assert_eq!(number(1e300), "1.000e300");
-    assert_eq!([12, 4_230, 185_000].map(duration), ["12 ms", "4.2 s", "3 m 05 s"]);
+    assert_eq!(
+        [12, 4_230, 185_000, 9_999_999].map(duration),
+        ["12 ms", "4.2 s", "3 m 05 s", "2 h 46 m"]
+    );
 }
 
 #[test]

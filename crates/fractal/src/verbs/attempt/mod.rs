@@ -21,6 +21,7 @@ use fractal_model::{
 use fractal_store::{SandboxRow, now_ms};
 use plan::Plan;
 use serde_json::json;
+use std::time::Duration;
 use work::Work;
 
 /// What happens while attempts run.
@@ -168,10 +169,14 @@ fn row_of(engine: &Engine, caller: &Caller, report: &AttemptReport) -> Option<Sa
     engine.find(caller, Some(report.sandbox.as_deref()?)).ok()
 }
 
+/// How long a large project is searched for edits outside: whoever waits for
+/// an answer would rather have it than the exact number.
+const LOOK: Duration = Duration::from_millis(500);
+
 /// Files that changed outside since the forks.
 fn behind(engine: &Engine, caller: &Caller, reply: &TryReply) -> u64 {
     let mut rows = reply.attempts.iter().filter_map(|one| row_of(engine, caller, one));
-    let stale = rows.next().and_then(|row| stale::look(&row, engine.home()));
+    let stale = rows.next().and_then(|row| stale::watch(&row, engine.home()).within(LOOK));
     stale.map_or(0, |stale| stale.changed.len() as u64)
 }
 
