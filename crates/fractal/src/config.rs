@@ -5,8 +5,10 @@
 //! are errors that name file and line: a typo must not silently widen a limit.
 
 mod attempts;
+mod stages;
 
 pub use attempts::TrySettings;
+pub use stages::{Line, Stage, kind_text};
 
 use crate::template::Template;
 use fractal_model::{
@@ -39,6 +41,8 @@ struct Source {
     file: File,
     /// Its checks and attempts.
     declared: attempts::Declared,
+    /// Its stages.
+    line: Option<Line>,
 }
 
 /// One setting as it stands.
@@ -72,6 +76,8 @@ struct File {
     attempt: Vec<attempts::AttemptFile>,
     #[serde(default)]
     r#try: attempts::TryFile,
+    #[serde(default)]
+    stage: Vec<toml::Spanned<stages::StageFile>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -128,7 +134,8 @@ impl Source {
         let (checks, attempts) = (take(&mut file.check), take(&mut file.attempt));
         let reading = attempts::Reading { path: &path, text };
         let declared = reading.declared(checks, attempts, take(&mut file.r#try))?;
-        Ok(Source { path, file, declared })
+        let line = reading.line(take(&mut file.stage), declared.checks())?;
+        Ok(Source { path, file, declared, line })
     }
 }
 
@@ -288,6 +295,7 @@ impl Config {
             list.push(self.setting("templates", value, |file| file.templates.contains_key(&name)));
         }
         list.extend(self.attempt_settings());
+        list.extend(self.stage_settings());
         Ok(list)
     }
 

@@ -238,6 +238,9 @@ impl Engine {
                 verbs::undo::undo(self, caller, promotion.as_deref(), dry_run)
                     .map(|reply| Reply::Promote(Box::new(reply)))
             }
+            Action::Approve(vote) => verbs::vote::vote(self, caller, &vote, true).map(Reply::Vote),
+            Action::Reject(vote) => verbs::vote::vote(self, caller, &vote, false).map(Reply::Vote),
+            Action::Stages => verbs::stages::stages(self, caller).map(Reply::Stages),
         }
     }
 

@@ -4,8 +4,8 @@
 //! function carries it out and returns a [`Reply`].
 
 use crate::{
-    Change, Guard, GuardReply, Id, Policy, Promote, PromoteReply, Record, Tier, Try, TryReply,
-    Verb, VerifyReply,
+    Change, Guard, GuardReply, Id, Policy, Promote, PromoteReply, Record, StagesReply, Tier, Try,
+    TryReply, Verb, VerifyReply, Vote, VoteReply,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -113,6 +113,12 @@ pub enum Action {
         #[serde(default)]
         dry_run: bool,
     },
+    /// Says that exactly this may come into a stage.
+    Approve(Vote),
+    /// Says that it may not, until somebody approves it anew.
+    Reject(Vote),
+    /// Where everything stands, and on what evidence.
+    Stages,
 }
 
 impl Action {
@@ -140,6 +146,9 @@ impl Action {
             Action::Update { .. } => Verb::Update,
             Action::Guard(_) => Verb::Guard,
             Action::Undo { .. } => Verb::Undo,
+            Action::Approve(_) => Verb::Approve,
+            Action::Reject(_) => Verb::Reject,
+            Action::Stages => Verb::Stages,
         }
     }
 }
@@ -468,6 +477,8 @@ pub enum Reply {
     Promote(Box<PromoteReply>),
     Guard(Box<GuardReply>),
     Verify(Box<VerifyReply>),
+    Vote(VoteReply),
+    Stages(StagesReply),
     Show(Box<ShowReply>),
     Sandbox(SandboxInfo),
     Snapshot(SnapshotInfo),

@@ -18,8 +18,10 @@ mod promotion;
 pub mod rank;
 mod record;
 pub mod reference;
+mod stage;
 mod time;
 mod units;
+mod window;
 
 pub use action::{
     Action, ArchiveReply, DiffReply, GcReply, Isolation, ListReply, LogReply, Mount, MountAccess,
@@ -41,5 +43,9 @@ pub use promotion::{
     VerifyReply,
 };
 pub use record::{Record, RecordBody};
+pub use stage::{
+    Evidence, Pending, Promotion, STAGE_NAMES, StageKind, StageReport, StagesReply, Vote, VoteReply,
+};
 pub use time::{format_iso_ms, parse_iso_ms};
 pub use units::{format_bytes, format_duration_ms, parse_bytes, parse_duration_ms};
+pub use window::Window;

@@ -34,6 +34,9 @@ pub enum Verb {
     Undo,
     Update,
     Verify,
+    Approve,
+    Reject,
+    Stages,
 }
 
 /// How strongly a run is fenced in, weakest first.

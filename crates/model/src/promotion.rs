@@ -9,7 +9,8 @@ pub struct Promote {
     /// The sandbox; `None` is the latest one of the caller's directory.
     #[serde(default)]
     pub sandbox: Option<String>,
-    /// The stage; `None` is the sandbox's parent.
+    /// The stage to walk to, or the parent's name; `None` is the first stage
+    /// where the project has some, and the parent otherwise.
     #[serde(default)]
     pub to: Option<String>,
     /// Bring only what lies at or below these paths; empty means all.
@@ -73,7 +74,8 @@ pub enum Verdict {
     Conflict,
     /// A check of the gate did not pass.
     Gate,
-    /// Files that run by themselves, or an approval that is missing.
+    /// Files that run by themselves, an approval that is missing, a wait that
+    /// is not over, or a closed freeze window.
     Denied,
 }
 

@@ -56,6 +56,12 @@ pub(super) struct Declared {
     tries: TrySettings,
 }
 
+impl Declared {
+    pub fn checks(&self) -> &[Check] {
+        &self.checks
+    }
+}
+
 /// What `[try]` settles for attempts that do not say otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrySettings {
@@ -143,20 +149,24 @@ impl Reading<'_> {
     }
 
     /// Names go into names of sandboxes and stand in tables.
-    fn name(&self, what: &str, name: &Spanned<String>) -> Result<String> {
+    pub(super) fn name(&self, what: &str, name: &Spanned<String>) -> Result<String> {
         Name::parse(name.get_ref())
             .map(|name| name.to_string())
             .map_err(|error| self.at(name.span(), what, &error))
     }
 
-    fn not_empty(&self, what: &str, text: &Spanned<String>) -> Result<()> {
+    pub(super) fn not_empty(&self, what: &str, text: &Spanned<String>) -> Result<()> {
         match text.get_ref().trim().is_empty() {
             true => Err(self.at(text.span(), what, &Error::invalid("there is no command"))),
             false => Ok(()),
         }
     }
 
-    fn duration(&self, what: &str, text: Option<Spanned<String>>) -> Result<Option<u64>> {
+    pub(super) fn duration(
+        &self,
+        what: &str,
+        text: Option<Spanned<String>>,
+    ) -> Result<Option<u64>> {
         let Some(text) = text else { return Ok(None) };
         let hint = "write a number above zero with ms, s, m, h or d, as in `30s`";
         let zero = || Error::invalid(format!("`{}` is not above zero", text.get_ref())).hint(hint);
@@ -165,7 +175,12 @@ impl Reading<'_> {
             .map_err(|error| self.at(text.span(), what, &error))
     }
 
-    fn count(&self, what: &str, count: Option<Spanned<u32>>, max: u32) -> Result<Option<u32>> {
+    pub(super) fn count(
+        &self,
+        what: &str,
+        count: Option<Spanned<u32>>,
+        max: u32,
+    ) -> Result<Option<u32>> {
         let Some(count) = count else { return Ok(None) };
         if (1..=max).contains(count.get_ref()) {
             return Ok(Some(*count.get_ref()));
@@ -191,7 +206,7 @@ impl Reading<'_> {
     }
 
     /// An error with its place in the file.
-    fn at(&self, span: Range<usize>, what: &str, error: &Error) -> Error {
+    pub(super) fn at(&self, span: Range<usize>, what: &str, error: &Error) -> Error {
         let line = line_of(self.text, span.start);
         let hint = error.hint.clone();
         let mut error = Error::invalid(format!("{}:{line}: {what}: {error}", self.path.display()));
