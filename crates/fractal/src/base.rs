@@ -268,6 +268,32 @@ fn note_present<'a>(
     pen.finish()
 }
 
+/// After a promotion into a stage: what the stage shows now is a base of who
+/// brought it, and what that one started from is a base of the stage. So a
+/// change is compared with what it was made on, however far it has come.
+pub fn note_staged<'a>(
+    engine: &Engine,
+    from: &SandboxRow,
+    stage: &SandboxRow,
+    shows: &View,
+    paths: impl Iterator<Item = &'a SandboxPath> + Clone,
+) -> Result<()> {
+    let known = Notes::read(engine, from.id);
+    let mut pen = Pen::new(engine, stage)?;
+    for path in paths.clone() {
+        match known.of(path) {
+            Some(states) => pen.copy(path, states, &known.dir),
+            None => drop(pen.write(path, from.fork_ctime_ns)?),
+        }
+    }
+    pen.finish()?;
+    let mut pen = Pen { host: shows.clone(), ..Pen::new(engine, from)? };
+    for path in paths {
+        pen.write(path, i64::MAX)?;
+    }
+    pen.finish()
+}
+
 /// Notes files that were copied in, by their value: an input is not work, as
 /// long as nobody works on it.
 pub fn note_injected(
@@ -350,6 +376,17 @@ impl Pen {
         });
         self.line(&Line::Was { path: encode(path), was, anew: self.anew });
         Ok(entry.is_some())
+    }
+
+    /// Notes what another sandbox has noted, with what it kept.
+    fn copy(&mut self, path: &SandboxPath, states: &[Option<State>], from: &Path) {
+        for was in states {
+            if let Some(name) = was.as_ref().and_then(|was| was.sha256.as_deref()) {
+                // Without the content two edits of one text are not joined.
+                let _ = fs::copy(from.join(name), self.dir.join(name));
+            }
+            self.line(&Line::Was { path: encode(path), was: was.clone() });
+        }
     }
 
     fn line(&mut self, line: &Line) {

@@ -20,12 +20,13 @@ mod living;
 mod merge;
 mod names;
 pub mod patch;
+mod stages;
 mod stale;
 mod template;
 mod verbs;
 mod view;
 
-pub use config::{Config, Setting, TrySettings};
+pub use config::{Config, Line, Setting, Stage, TrySettings};
 pub use doctor::{Diagnosis, Finding};
 pub use environment::{default_hidden, filter as filter_environment};
 pub use fractal_jail::{Input, Output, Streams};
@@ -351,7 +352,8 @@ impl Engine {
     /// caller's directory.
     pub(crate) fn find(&self, caller: &Caller, selector: Option<&str>) -> Result<SandboxRow> {
         let Some(text) = selector else {
-            return self.store.latest_in(&caller.directory)?.ok_or_else(|| {
+            let latest = self.store.latest_in(&caller.directory)?;
+            return latest.filter(|row| !stages::is_stage(row)).ok_or_else(|| {
                 Error::not_found(format!("no sandbox was made in {}", caller.directory.display()))
                     .hint("`fractal list` shows all of them; `fractal run -- CMD` makes one")
             });
@@ -359,7 +361,10 @@ impl Engine {
         let by_id = Id::parse(text).ok().map(|id| self.store.sandbox(id)).transpose()?.flatten();
         let row = match by_id {
             Some(row) => Some(row),
-            None => self.store.sandbox_named(text)?,
+            None => match self.store.sandbox_named(text)? {
+                None => stages::named(self, caller, text)?,
+                found => found,
+            },
         };
         row.ok_or_else(|| {
             Error::not_found(format!("there is no sandbox `{}`", text.escape_debug()))

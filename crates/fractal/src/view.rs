@@ -109,7 +109,8 @@ impl Engine {
             // elsewhere is not part of the layers at all.
             hidden.push(SandboxPath::parse(&mount.at)?);
         }
-        Ok(View { layers, host: Some(Layer::open(Path::new("/"))?), host_hidden: hidden })
+        let host = Some(Layer::open(Path::new("/"))?);
+        Ok(View { layers, host, host_hidden: hidden, moved: None })
     }
 }
 

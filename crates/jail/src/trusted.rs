@@ -1,6 +1,6 @@
 //! Programs of the host that we call ourselves, as the caller: git, to ask
-//! about the caller's own repository. Never a program that came out of a
-//! sandbox, and never through a shell.
+//! about the caller's own repository, and the publish command that a project's
+//! own file names. Never a program that came out of a sandbox.
 
 use crate::JailError;
 use std::ffi::{OsStr, OsString};

@@ -80,6 +80,17 @@ impl SandboxPath {
             || (self.0.starts_with(&other.0) && self.0.get(other.0.len()) == Some(&b'/'))
     }
 
+    /// The same place below another directory; `None` for what does not lie
+    /// within `from`.
+    pub fn moved(&self, from: &SandboxPath, to: &SandboxPath) -> Option<SandboxPath> {
+        if !self.is_within(from) {
+            return None;
+        }
+        let below = self.components().skip(from.components().count());
+        let parts: Vec<&[u8]> = to.components().chain(below).collect();
+        Some(SandboxPath(parts.join(&b'/')))
+    }
+
     /// The components from the root down.
     pub fn components(&self) -> impl Iterator<Item = &[u8]> {
         self.0.split(|byte| *byte == b'/').filter(|part| !part.is_empty())

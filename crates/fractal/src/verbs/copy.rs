@@ -1,7 +1,7 @@
 //! `cp`: files into a sandbox, and out of it.
 
 use crate::view::path_of;
-use crate::{Caller, Engine, base, record};
+use crate::{Caller, Engine, base, record, stages};
 use fractal_jail::layer::{Bounds, CopyOptions, Layer, Step, View, Writer, copy_out};
 use fractal_model::{ArchiveReply, EntryKind, Error, Result, SandboxPath, Tier};
 use fractal_store::{Reads, SandboxRow, now_ms};
@@ -18,7 +18,10 @@ enum Side {
 pub fn copy(engine: &Engine, caller: &Caller, from: &str, to: &str) -> Result<ArchiveReply> {
     match (side(engine, caller, from)?, side(engine, caller, to)?) {
         (Side::Sandbox(row, path), Side::Host(host)) => out(engine, caller, &row, &path, &host),
-        (Side::Host(host), Side::Sandbox(row, path)) => into(engine, caller, &row, &host, &path),
+        (Side::Host(host), Side::Sandbox(row, path)) => {
+            stages::refuse_write(&row, "copy into")?;
+            into(engine, caller, &row, &host, &path)
+        }
         _ => Err(Error::invalid("exactly one side of a copy names a sandbox")
             .hint("fractal cp FILE SANDBOX:/path, or fractal cp SANDBOX:/path FILE")),
     }
@@ -108,8 +111,7 @@ fn into(
     // The source is read like a layer: without following links inside it.
     let parent =
         from.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let host =
-        View { layers: Vec::new(), host: Some(Layer::open(parent)?), host_hidden: Vec::new() };
+    let host = View { host: Some(Layer::open(parent)?), ..View::default() };
     let root = match from.file_name() {
         Some(name) => SandboxPath::root().join(name.as_encoded_bytes())?,
         None => return Err(Error::invalid(format!("{} names no file", from.display()))),

@@ -1,7 +1,7 @@
 //! `drop`: forget sandboxes. Legal in every state, and twice; records stay.
 
-use crate::{Caller, Engine, record};
-use fractal_model::{Id, RecordBody, Reply, Result};
+use crate::{Caller, Engine, record, stages};
+use fractal_model::{Error, Id, RecordBody, Reply, Result};
 use fractal_store::{Reads, RunRow, SandboxRow, Tx, process_start};
 use std::time::{Duration, Instant};
 
@@ -25,11 +25,27 @@ pub fn drop(engine: &Engine, caller: &Caller, selectors: &[String], force: bool)
             },
         }
     }
+    rows.iter().try_for_each(|row| refuse_stage(caller, row))?;
     for row in &rows {
         drop_row(engine, caller, row)?;
         dropped.push(row.name.clone());
     }
     Ok(Reply::Done { dropped })
+}
+
+/// A stage goes when the project's file no longer has it.
+fn refuse_stage(caller: &Caller, row: &SandboxRow) -> Result<()> {
+    let line = stages::line_of(caller, &row.directory);
+    let is_in = |line: &crate::Line| {
+        (0..line.stages.len()).any(|at| stages::row_name(line, at) == row.name)
+    };
+    match line {
+        Ok(line) if line.as_ref().is_some_and(is_in) && stages::is_stage(row) => {
+            Err(Error::denied(format!("`{}` is a stage of {}", row.name, row.directory.display()))
+                .hint("take it out of the project's fractal.toml first"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The id of a sandbox that was dropped, from its name or id.

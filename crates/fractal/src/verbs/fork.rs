@@ -2,6 +2,7 @@
 
 use super::run::place::refuse_wider;
 use super::seal;
+use crate::stages::is_stage;
 use crate::{Caller, Engine, insert_layer, names, record};
 use fractal_model::{Code, Error, Name, Network, Policy, Result, SandboxInfo};
 use fractal_store::{Reads, SandboxRow, new_id, now_ms};
@@ -33,6 +34,11 @@ pub fn fork(
         return Err(Error::new(Code::Exists, format!("there is already a sandbox `{name}`"))
             .hint("choose another name, or `fractal drop` that one"));
     }
+    // A stage is for ever, a fork of it is not.
+    let ttl_of_parent = match is_stage(&parent) {
+        true => Some(caller.config.ttl_ms()?),
+        false => parent.ttl_ms,
+    };
     let child = seal::while_sealed(engine, parent, |parent, seal| {
         let now = now_ms();
         let child = SandboxRow {
@@ -42,12 +48,15 @@ pub fn fork(
             base: seal.layer,
             top: new_id(),
             policy: caller.policy.meet(&parent.policy).meet(ask),
-            template: parent.template.clone(),
+            template: match is_stage(parent) {
+                true => "clone".to_owned(),
+                false => parent.template.clone(),
+            },
             mounts: parent.mounts.clone(),
             directory: parent.directory.clone(),
             created_ms: now,
             touched_ms: now,
-            ttl_ms: ttl_ms.or(parent.ttl_ms),
+            ttl_ms: ttl_ms.or(ttl_of_parent),
             fork_ctime_ns: parent.fork_ctime_ns,
             epoch: 0,
         };

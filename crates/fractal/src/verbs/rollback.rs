@@ -2,7 +2,7 @@
 //! before is kept as a snapshot of its own, so that a rollback can be rolled
 //! back.
 
-use crate::{Caller, Engine, insert_layer, living, record};
+use crate::{Caller, Engine, insert_layer, living, record, stages};
 use fractal_model::{Error, Id, Result, SandboxInfo};
 use fractal_store::{Reads, SandboxRow, SnapshotRow, StoreError, Tx, new_id, now_ms};
 use serde_json::json;
@@ -18,6 +18,7 @@ pub fn rollback(
     to: &str,
 ) -> Result<SandboxInfo> {
     let mut row = engine.find(caller, selector)?;
+    stages::refuse_write(&row, "roll back")?;
     target(engine, &row, to)?;
     let start = Instant::now();
     loop {

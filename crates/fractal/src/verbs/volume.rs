@@ -113,8 +113,7 @@ fn import(engine: &Engine, caller: &Caller, name: &str, from: &str) -> Result<Vo
         return Err(Error::not_found(format!("{} is no directory", source.display())));
     }
     let data = ensure(engine, &name)?;
-    let view =
-        View { layers: Vec::new(), host: Some(Layer::open(&source)?), host_hidden: Vec::new() };
+    let view = View { host: Some(Layer::open(&source)?), ..View::default() };
     copy_all(&view, &data)?;
     let mut body = record(caller, "volume", None);
     body.detail = json!({ "verb": "import", "volume": name });

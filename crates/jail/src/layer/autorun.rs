@@ -35,6 +35,7 @@ const TABLE: &[(At, &str)] = &[
     (At::Anywhere(".githooks/*"), "git hooks kept in the tree"),
     (At::Anywhere(".pre-commit-config.yaml"), "pre-commit, at every commit"),
     (At::Anywhere("lefthook.yml"), "lefthook, at every commit"),
+    (At::Anywhere("fractal.toml"), "fractal: a stage's publish command runs on the host"),
     (At::Anywhere(".envrc"), "direnv, on entering the directory"),
     (At::Anywhere(".autoenv"), "autoenv, on entering the directory"),
     (At::Anywhere(".mise.toml"), "mise, on entering the directory"),

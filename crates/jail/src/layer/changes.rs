@@ -32,7 +32,7 @@ pub struct Changes {
 
 /// What differs between `base` and `own` (top first) laid over it.
 pub fn changes(own: &[Layer], base: &View, bounds: &Bounds) -> Result<Changes> {
-    let own = View { layers: own.to_vec(), host: None, host_hidden: Vec::new() };
+    let own = View { layers: own.to_vec(), ..View::default() };
     let comparison = Comparison {
         own: &own,
         base,

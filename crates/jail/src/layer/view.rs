@@ -5,6 +5,7 @@ use super::entry::{Entry, Source};
 use super::{Layer, LayerError, Result};
 use fractal_model::{EntryKind, SandboxPath};
 use rustix::io::Errno;
+use std::borrow::Cow;
 use std::ffi::CString;
 use std::fs::File;
 
@@ -19,6 +20,8 @@ pub struct View {
     /// the state directory, secrets. A hidden directory shows as an empty
     /// one; anything else that is hidden does not exist.
     pub host_hidden: Vec<SandboxPath>,
+    /// What is asked below the first path is looked up below the second.
+    pub moved: Option<(SandboxPath, SandboxPath)>,
 }
 
 /// One name of a directory and what stands there.
@@ -63,17 +66,30 @@ impl View {
     #[must_use]
     pub fn with_layers_on_top(&self, own: &[Layer]) -> View {
         let layers = own.iter().chain(&self.layers).cloned().collect();
-        View { layers, host: self.host.clone(), host_hidden: self.host_hidden.clone() }
+        View { layers, ..self.clone() }
+    }
+
+    /// The same view with one directory seen at the place of another, so that
+    /// two trees can be compared path by path.
+    #[must_use]
+    pub fn seen_at(&self, place: SandboxPath, directory: SandboxPath) -> View {
+        View { moved: Some((place, directory)), ..self.clone() }
+    }
+
+    fn real<'p>(&self, path: &'p SandboxPath) -> Cow<'p, SandboxPath> {
+        let moved = self.moved.as_ref().and_then(|(place, real)| path.moved(place, real));
+        moved.map_or(Cow::Borrowed(path), Cow::Owned)
     }
 
     /// What stands at a path. Symlinks are reported and never followed, so a
     /// path through one does not exist.
     pub fn lookup(&self, path: &SandboxPath) -> Result<Option<Entry>> {
         let fail = |errno| LayerError::io("look up", path, errno);
+        let path = &*self.real(path);
         let Some((parent, name)) = split(path) else {
             return Dir::root(self).and_then(|root| root.own_entry(self)).map_err(fail);
         };
-        let Some(dir) = self.dir(&parent).map_err(fail)? else { return Ok(None) };
+        let Some(dir) = self.dir_at(&parent).map_err(fail)? else { return Ok(None) };
         match dir.find(self, &name, 0).map_err(fail)? {
             Found::Entry(entry, _) => Ok(Some(entry)),
             Found::Absent | Found::Whiteout => Ok(None),
@@ -126,6 +142,10 @@ impl View {
     /// The directory at a path; `None` when something else or nothing stands
     /// there.
     pub(super) fn dir(&self, path: &SandboxPath) -> std::result::Result<Option<Dir>, Errno> {
+        self.dir_at(&self.real(path))
+    }
+
+    fn dir_at(&self, path: &SandboxPath) -> std::result::Result<Option<Dir>, Errno> {
         let mut dir = Dir::root(self)?;
         for name in path.components() {
             let name = c_name(name);

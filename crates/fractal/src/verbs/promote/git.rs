@@ -78,8 +78,16 @@ fn below<'a>(path: &'a SandboxPath, project: &SandboxPath) -> &'a [u8] {
     rest.strip_prefix(b"/").unwrap_or(rest)
 }
 
-/// Writes what was rehearsed as a commit; returns its id. Branch and
-/// `refs/fractal/…` move, nothing else does.
+/// What a reference pointed at, and what it points at now.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    pub reference: String,
+    pub old: Option<String>,
+    pub new: String,
+}
+
+/// Writes what was rehearsed as a commit. Branch and `refs/fractal/…` move,
+/// nothing else does.
 pub fn commit(
     engine: &Engine,
     caller: &Caller,
@@ -87,14 +95,15 @@ pub fn commit(
     rehearsal: &Rehearsal,
     form: &Form,
     id: Id,
-) -> Result<String> {
+) -> Result<Committed> {
     let repository = Repository::open(caller, &row.directory)?;
     let reference = match form {
         Form::Branch(name) => repository.branch(name)?,
         _ => format!("refs/fractal/{}", id.as_str().to_lowercase()),
     };
-    let parent = match repository.resolve(&reference)? {
-        Some(tip) => Some(tip),
+    let old = repository.resolve(&reference)?;
+    let parent = match &old {
+        Some(tip) => Some(tip.clone()),
         None => repository.resolve("HEAD")?,
     };
     let ident = repository.ident()?;
@@ -122,7 +131,43 @@ pub fn commit(
             String::from_utf8_lossy(&answer.errors).trim()
         )));
     }
-    Ok(repository.ask(&["rev-parse", "--verify", &reference])?.trim().to_owned())
+    let new = repository.ask(&["rev-parse", "--verify", &reference])?.trim().to_owned();
+    Ok(Committed { reference, old, new })
+}
+
+/// Moves a reference back, unless somebody else moved it meanwhile.
+pub fn take_back(caller: &Caller, directory: &Path, commit: &Committed) -> Result<()> {
+    let repository = Repository::open(caller, directory)?;
+    let Committed { reference, old, new } = commit;
+    match old {
+        Some(old) => repository.ask(&["update-ref", reference, old, new]).map(drop),
+        None => repository.ask(&["update-ref", "-d", reference, new]).map(drop),
+    }
+}
+
+/// Paths of a branch, among those asked for, that others changed since the
+/// commit that promote left there, or since the current one if it left none.
+pub fn changed_by_others(
+    caller: &Caller,
+    directory: &Path,
+    branch: &str,
+    known: Option<&str>,
+    paths: &[&SandboxPath],
+) -> Result<Vec<SandboxPath>> {
+    let repository = Repository::open(caller, directory)?;
+    let Some(tip) = repository.resolve(&repository.branch(branch)?)? else {
+        return Ok(Vec::new());
+    };
+    let known = known.map_or_else(|| repository.resolve("HEAD"), |id| repository.resolve(id))?;
+    let Some(known) = known else { return Ok(Vec::new()) };
+    let names = repository.ask(&["diff", "--name-only", "--no-renames", "-z", &known, &tip])?;
+    let names: HashSet<&[u8]> = names.as_bytes().split(|byte| *byte == 0).collect();
+    let project = path_of(directory)?;
+    let touched = |path: &&&SandboxPath| {
+        let name = [repository.prefix.as_bytes(), below(path, &project)].concat();
+        names.contains(name.as_slice())
+    };
+    Ok(paths.iter().filter(touched).map(|path| (*path).clone()).collect())
 }
 
 /// One change as `git fast-import` reads it.

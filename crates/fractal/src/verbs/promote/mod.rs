@@ -11,7 +11,10 @@ pub mod plan;
 mod reality;
 pub mod rehearse;
 mod sandbox;
+pub mod stage;
 pub mod weigh;
+
+pub use weigh::Wish;
 
 use crate::{Caller, Engine, record};
 use fractal_model::{
@@ -25,6 +28,9 @@ use serde_json::json;
 const REALITY: &str = "reality";
 
 pub fn promote(engine: &Engine, caller: &Caller, asked: &Promote) -> Result<PromoteReply> {
+    if let Some(reply) = stage::promote(engine, caller, asked)? {
+        return Ok(reply);
+    }
     let row = engine.find(caller, asked.sandbox.as_deref())?;
     engine.require_idle(&row, "promote")?;
     match target(engine, &row, asked.to.as_deref())? {

@@ -31,27 +31,45 @@ impl Plan {
     }
 }
 
-/// Weighs a sandbox's changes against a target: another sandbox's view, or
-/// the host when there is none.
+/// What a sandbox's changes are weighed against.
+pub enum Against {
+    /// The host.
+    Host,
+    /// A parent that stands on layers, as its child does.
+    Sandbox(View),
+    /// A stage, which stands on the host as the sandbox does.
+    Stage(View),
+    /// A directory of the host that is seen at the project's place. When its
+    /// files were written says nothing about the sandbox.
+    Directory(View),
+}
+
+/// Weighs a sandbox's changes against a target.
 pub fn plan(
     engine: &Engine,
     caller: &Caller,
     row: &SandboxRow,
     asked: &Promote,
-    target: Option<View>,
+    target: Against,
 ) -> Result<Plan> {
     let (views, changes) = crate::verbs::diff::changes(engine, row, None)?;
     let notes = Notes::read(engine, row.id);
     let live = match &target {
-        Some(_) => None,
-        None => Some(Live {
+        Against::Sandbox(_) => None,
+        _ => Some(Live {
             notes: &notes,
             complete: is_complete(engine, row, &notes)?,
             project: path_of(&row.directory)?,
-            marker_ns: row.fork_ctime_ns,
+            marker_ns: match target {
+                Against::Directory(_) => i64::MIN,
+                _ => row.fork_ctime_ns,
+            },
         }),
     };
-    let theirs = target.map_or_else(|| engine.host_view(row, Vec::new()), Ok)?;
+    let theirs = match target {
+        Against::Host => engine.host_view(row, Vec::new())?,
+        Against::Sandbox(view) | Against::Stage(view) | Against::Directory(view) => view,
+    };
     let (base, ours) = (views.base(), views.top());
     let sides = Sides {
         base: &base,

@@ -1,6 +1,6 @@
 //! Into reality: the machine's own files, a patch, or a commit.
 
-use super::plan::{Plan, plan};
+use super::plan::{Against, Plan, plan};
 use super::rehearse::Rehearsal;
 use super::{Progress, REALITY, git, overruled, stopped};
 use crate::apply::{Job, apply};
@@ -27,7 +27,7 @@ pub fn promote(
         return Err(Error::not_found(format!("{} is gone", row.directory.display()))
             .hint(format!("`fractal export {} -o FILE` keeps the sandbox's work", row.name)));
     }
-    let first = plan(engine, caller, row, asked, None)?;
+    let first = plan(engine, caller, row, asked, Against::Host)?;
     if let Some(reply) = before_gate(engine, caller, row, asked, &first)? {
         return Ok(reply);
     }
@@ -81,7 +81,7 @@ fn gate(
     if checks.is_empty() && asked.form == Form::Files {
         return Ok((Vec::new(), None));
     }
-    let rehearsal = Rehearsal::new(engine, caller, row, &plan.ours, &plan.wishes)?;
+    let rehearsal = Rehearsal::new(engine, caller, row, None, plan)?;
     let reports = match checks.is_empty() {
         true => Vec::new(),
         false => rehearsal.check(&checks)?,
@@ -92,7 +92,7 @@ fn gate(
     let made = match &asked.form {
         Form::Files => None,
         Form::Patch => Some(patch(engine, caller, &rehearsal)?),
-        form => Some(git::commit(engine, caller, row, &rehearsal, form, new_id())?),
+        form => Some(git::commit(engine, caller, row, &rehearsal, form, new_id())?.new),
     };
     Ok((reports, made))
 }
@@ -124,7 +124,7 @@ fn write(
     checks: &[CheckReport],
 ) -> Result<PromoteReply> {
     for _ in 0..TRIES {
-        let plan = plan(engine, caller, row, asked, None)?;
+        let plan = plan(engine, caller, row, asked, Against::Host)?;
         if let Some(reply) = before_gate(engine, caller, row, asked, &plan)? {
             return Ok(reply);
         }
@@ -197,7 +197,7 @@ fn attested(
 }
 
 /// The project, or the whole machine when something outside was asked for.
-fn root(row: &SandboxRow, plan: &Plan) -> Result<PathBuf> {
+pub(super) fn root(row: &SandboxRow, plan: &Plan) -> Result<PathBuf> {
     let project = path_of(&row.directory)?;
     Ok(match plan.wishes.iter().all(|wish| wish.path.is_within(&project)) {
         true => row.directory.clone(),

@@ -1,13 +1,14 @@
-//! What a promotion would leave behind, as a sandbox: a fork of reality today
-//! with the wishes written into it. The gate's checks run there, and patches
+//! What a promotion would leave behind, as a sandbox: a fork of the target as
+//! it is now, reality or a stage, with the wishes written into it. The gate's checks run there, and patches
 //! and commits are read from there.
 
+use super::plan::Plan;
 use super::weigh::Wish;
 use crate::apply::{Content, What};
 use crate::{Caller, Engine, check, insert_layer, stale};
 use fractal_jail::layer::{View, Writer};
 use fractal_model::{Check, CheckReport, Id, Result, Tier};
-use fractal_store::{SandboxRow, new_id, now_ms};
+use fractal_store::{Reads, SandboxRow, new_id, now_ms};
 
 /// A sandbox for a moment; it is dropped with the value.
 pub struct Rehearsal<'a> {
@@ -17,19 +18,21 @@ pub struct Rehearsal<'a> {
 }
 
 impl<'a> Rehearsal<'a> {
-    /// Writes the wishes of `from` onto today's reality.
+    /// Writes what is planned onto what stands in a stage, or onto today's
+    /// reality.
     pub fn new(
         engine: &'a Engine,
         caller: &Caller,
         from: &SandboxRow,
-        ours: &View,
-        wishes: &[Wish],
+        stage: Option<&SandboxRow>,
+        plan: &Plan,
     ) -> Result<Rehearsal<'a>> {
-        let row = row(engine, from);
+        let base = stage.map_or(Ok(None), |stage| stands_on(engine, stage))?;
+        let row = SandboxRow { base, ..row(engine, stage.unwrap_or(from)) };
         engine.store.new_layer_dir(row.top)?;
-        let written = write(engine, &row, ours, wishes).and_then(|()| {
+        let written = write(engine, &row, stage, plan).and_then(|()| {
             engine.store.transact_relaxed(|tx| {
-                insert_layer(tx, row.top, None)?;
+                insert_layer(tx, row.top, base)?;
                 tx.insert_sandbox(&row)
             })?;
             Ok(())
@@ -39,7 +42,7 @@ impl<'a> Rehearsal<'a> {
             return Err(error);
         }
         // Checks start where the project is, wherever the caller stands.
-        let caller = Caller { directory: from.directory.clone(), ..caller.clone() };
+        let caller = Caller { directory: row.directory.clone(), ..caller.clone() };
         Ok(Rehearsal { row, engine, caller })
     }
 
@@ -80,11 +83,19 @@ fn name(id: Id) -> String {
     format!("gate-{}", id.as_str()[16..].to_lowercase())
 }
 
-fn write(engine: &Engine, row: &SandboxRow, ours: &View, wishes: &[Wish]) -> Result<()> {
-    let below = engine.host_view(row, Vec::new())?;
+/// The sealed layer under the top of a stage, which nobody writes to.
+fn stands_on(engine: &Engine, stage: &SandboxRow) -> Result<Option<Id>> {
+    Ok(engine.store.layer(stage.top)?.and_then(|top| top.below))
+}
+
+fn write(engine: &Engine, row: &SandboxRow, stage: Option<&SandboxRow>, plan: &Plan) -> Result<()> {
+    let below = match stage {
+        None => engine.host_view(row, Vec::new())?,
+        Some(stage) => engine.views(stage, stage.base)?.top(),
+    };
     let tree = engine.store.layer_tree(row.top);
     let writer = Writer::open(&tree, &below, engine.tier()? >= Tier::Masked)?;
-    put(&writer, ours, wishes)
+    put(&writer, &plan.ours, &plan.wishes)
 }
 
 /// Writes wishes into a layer: what goes before what comes, so that a file

@@ -1,15 +1,16 @@
 //! Into a parent that is a sandbox: its stack grows by one sealed layer, in
 //! one transaction. What it had before stays under a snapshot's name.
 
-use super::plan::{Plan, plan};
+use super::plan::{Against, Plan, plan};
 use super::rehearse::put;
 use super::{Progress, stopped};
+use crate::flat::{self, Flat};
 use crate::{Caller, Engine, check, insert_layer};
 use fractal_jail::layer::Writer;
 use fractal_model::{
-    CheckReport, Code, Error, Form, Id, Promote, PromoteReply, Result, Tier, Verdict,
+    CheckReport, Code, Error, Form, Id, Promote, PromoteReply, RecordBody, Result, Tier, Verdict,
 };
-use fractal_store::{Reads, SandboxRow, SnapshotRow, new_id, now_ms};
+use fractal_store::{LayerRow, Reads, SandboxRow, SnapshotRow, new_id, now_ms};
 use serde_json::json;
 
 pub fn promote(
@@ -27,7 +28,7 @@ pub fn promote(
     }
     engine.require_idle(parent, "promote into")?;
     let theirs = engine.views(parent, parent.base)?.top();
-    let plan = plan(engine, caller, row, asked, Some(theirs))?;
+    let plan = plan(engine, caller, row, asked, Against::Sandbox(theirs))?;
     let mut progress = Progress {
         row,
         stage: &parent.name,
@@ -51,7 +52,10 @@ pub fn promote(
     if progress.checks.iter().any(CheckReport::rules_out) {
         return progress.refuse(engine, caller, Verdict::Gate, Code::Gate);
     }
-    let before = grow(engine, caller, parent, &progress)?;
+    let mut received = crate::record(caller, "promote", Some(parent));
+    received.detail = json!({ "from": row.name });
+    let records = Records { gave: progress.record(caller), received };
+    let before = grow(engine, parent, &plan, records)?;
     progress.notes.push(format!("`fractal rollback {} {before}` takes it back", parent.name));
     Ok(progress.reply(Verdict::Applied, None, None))
 }
@@ -77,18 +81,19 @@ fn checks(
     check::run_checks(engine, caller, &row.name, &asked.checks, 1)
 }
 
+/// What the journal says: of who gave, and of who received.
+pub struct Records {
+    pub gave: RecordBody,
+    pub received: RecordBody,
+}
+
 /// Writes the wishes into a layer on top of the parent; returns the name of
 /// the snapshot that holds what it was.
-fn grow(
-    engine: &Engine,
-    caller: &Caller,
-    parent: &SandboxRow,
-    progress: &Progress<'_>,
-) -> Result<String> {
+pub fn grow(engine: &Engine, parent: &SandboxRow, plan: &Plan, records: Records) -> Result<String> {
     let layer = new_id();
     engine.store.new_layer_dir(layer)?;
-    let grown = fill(engine, parent, layer, progress.plan)
-        .and_then(|()| stack(engine, caller, parent, layer, progress));
+    let grown =
+        fill(engine, parent, layer, plan).and_then(|()| stack(engine, parent, layer, records));
     if grown.is_err() {
         let _ = engine.store.discard_layer(layer);
     }
@@ -105,39 +110,48 @@ fn fill(engine: &Engine, parent: &SandboxRow, layer: Id, plan: &Plan) -> Result<
     Ok(engine.store.sync_layer(parent.top)?)
 }
 
-fn stack(
-    engine: &Engine,
-    caller: &Caller,
-    parent: &SandboxRow,
-    layer: Id,
-    progress: &Progress<'_>,
-) -> Result<String> {
+fn stack(engine: &Engine, parent: &SandboxRow, layer: Id, records: Records) -> Result<String> {
     let name = format!("before-{}", layer.as_str()[16..].to_lowercase());
     let next = new_id();
     engine.store.new_layer_dir(next)?;
-    let mut body = progress.record(caller);
-    body.detail["snapshot"] = json!(name);
-    let mut received = crate::record(caller, "promote", Some(parent));
-    received.detail = json!({ "from": progress.row.name, "snapshot": name });
+    let Records { mut gave, mut received } = records;
+    gave.detail["snapshot"] = json!(name);
+    received.detail["snapshot"] = json!(name);
     received.after = Some(next);
+    let flat = flattened(engine, parent, layer)?;
     let written = engine.store.transact(|tx| {
         tx.seal_layer(parent.top, 0)?;
         insert_layer(tx, layer, Some(parent.top))?;
         tx.seal_layer(layer, 0)?;
-        insert_layer(tx, next, Some(layer))?;
+        if let Some(flat) = &flat {
+            flat.insert(tx)?;
+        }
+        insert_layer(tx, next, Some(flat.as_ref().map_or(layer, Flat::top)))?;
         tx.set_top(parent.id, parent.epoch, next)?;
+        if let Some(base) = flat.as_ref().and_then(|flat| flat.base) {
+            tx.set_base(parent.id, base)?;
+        }
         tx.insert_snapshot(&SnapshotRow {
             sandbox: parent.id,
             name: name.clone(),
             layer: parent.top,
             created_ms: now_ms(),
         })?;
-        tx.append(body)?;
+        tx.append(gave)?;
         tx.append(received)
     });
     if let Err(error) = written {
-        let _ = engine.store.discard_layer(next);
+        let made = flat.iter().flat_map(Flat::ids).chain([next]);
+        made.for_each(|id| drop(engine.store.discard_layer(id)));
         return Err(error.into());
     }
     Ok(name)
+}
+
+/// Two layers come with every promotion; a stack that grows too deep by them
+/// is flattened, as it is by a seal.
+fn flattened(engine: &Engine, parent: &SandboxRow, layer: Id) -> Result<Option<Flat>> {
+    let mut stack = engine.store.stack(parent.top)?;
+    stack.insert(0, LayerRow { below: Some(parent.top), ..flat::unlisted(layer) });
+    flat::flatten(engine, &parent.name, &stack, parent.base, 0)
 }

@@ -2,7 +2,7 @@
 
 use crate::config::or;
 use crate::template::Template;
-use crate::{Caller, Engine, environment, names, stale};
+use crate::{Caller, Engine, environment, names, stages, stale};
 use fractal_jail::Living;
 use fractal_model::{
     BaseKind, Code, Error, Id, Limits, MountSource, Name, Network, Policy, Result, Run, Tier, Wider,
@@ -51,7 +51,10 @@ fn choose_tier(engine: &Engine, policy: &Policy) -> Result<Tier> {
 pub(super) fn decide(engine: &Engine, caller: &Caller, run: &Run) -> Result<Place> {
     match &run.sandbox {
         Some(selector) if run.discard => decide_child(engine, caller, run, selector),
-        Some(selector) => decide_existing(engine, caller, run, selector),
+        Some(selector) => {
+            let place = decide_existing(engine, caller, run, selector)?;
+            stages::refuse_write(&place.row, "run in").map(|()| place)
+        }
         None => decide_new(engine, caller, run),
     }
 }
@@ -182,7 +185,8 @@ pub fn refuse_wider(
         .hint("a sandbox is never widened: make a new one with `fractal run --net … -- CMD`"))
 }
 
-fn new_policy(caller: &Caller, run: &Run, template: &Template) -> Result<Policy> {
+/// What a new sandbox may do, where a run asks for it.
+pub fn new_policy(caller: &Caller, run: &Run, template: &Template) -> Result<Policy> {
     let defaults = or(template.limits.clone(), caller.config.limits()?);
     let mut limits = or(run.ask.limits.clone(), defaults);
     // These two bound one run, not the sandbox.

@@ -1,0 +1,324 @@
+//! Coming into a stage: write, publish, and go back if publishing fails.
+//!
+//! A directory or a branch is written first and the stage's own layers after
+//! it, with the record that tells of both: should the latter fail, the former
+//! is taken back. A publish command runs when all of it stands.
+
+use super::step::{Step, Weighed, detail};
+use crate::apply::{Job, apply};
+use crate::stages;
+use crate::stages::history::{Arrival, Landing};
+use crate::verbs::promote::git::{self, Committed};
+use crate::verbs::promote::plan::{Against, Plan, plan};
+use crate::verbs::promote::reality;
+use crate::verbs::promote::rehearse::Rehearsal;
+use crate::verbs::promote::sandbox::{Records, grow};
+use crate::verbs::undo::undo;
+use crate::view::path_of;
+use crate::{base, record};
+use fractal_jail::trusted;
+use fractal_model::{
+    CheckReport, CheckResult, Code, Error, Form, Id, PromoteReply, RecordBody, Result, StageKind,
+    Verdict,
+};
+use fractal_store::{SandboxRow, new_id};
+use serde_json::json;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::time::Instant;
+
+/// Bytes of a publish command's output that stand in the reply.
+const TAIL_BYTES: usize = 4096;
+
+impl<'a> Step<'a> {
+    /// Brings it in.
+    pub(super) fn land(
+        &self,
+        weighed: &Weighed,
+        checks: Vec<CheckReport>,
+        rehearsal: Option<Rehearsal<'a>>,
+    ) -> Result<PromoteReply> {
+        let mut arrival = self.arrival(weighed, &checks);
+        let promotion = new_id();
+        arrival.promotion = Some(promotion);
+        arrival.publish = self.stage().publish.clone();
+        let commit = match (&self.stage().kind, rehearsal) {
+            (StageKind::Virtual, _) => self.virtually(weighed, &checks, arrival).map(|()| None)?,
+            (StageKind::Git(branch), Some(rehearsal)) => {
+                Some(self.on_branch(branch, &rehearsal, weighed, &checks, arrival)?)
+            }
+            (StageKind::Git(_), None) => return Err(Error::internal("a commit needs a rehearsal")),
+            (StageKind::Reality, _) => {
+                self.into_reality(weighed, &checks, arrival).map(|()| None)?
+            }
+            (StageKind::Directory(_), _) => {
+                self.into_directory(weighed, &checks, arrival).map(|()| None)?
+            }
+        };
+        let made = commit.as_ref().map(|commit| commit.new.clone());
+        let landing = self.landed(promotion)?;
+        let mut progress = self.progress(weighed, checks);
+        if let Some(report) = self.publish(&landing)? {
+            let failed = report.rules_out();
+            progress.checks.push(report);
+            if failed {
+                progress.notes.push(self.go_back(&landing, commit.as_ref())?);
+                return Ok(self.named(progress.reply(Verdict::Gate, None, None)));
+            }
+        }
+        self.note_bases(weighed);
+        Ok(self.named(progress.reply(Verdict::Applied, landing.arrival.undo, made)))
+    }
+
+    /// Publishes what came in before and was not published, say after a crash.
+    pub(super) fn publish_again(
+        &self,
+        weighed: &Weighed,
+        landing: &Landing,
+    ) -> Result<PromoteReply> {
+        let mut progress = self.progress(weighed, Vec::new());
+        let report = self.publish(landing)?;
+        let verdict = match report.as_ref().is_some_and(CheckReport::rules_out) {
+            true => Verdict::Gate,
+            false => Verdict::Nothing,
+        };
+        progress.checks.extend(report);
+        progress.notes.push(match verdict {
+            Verdict::Gate => format!("it still stands in `{}`, unpublished", self.stage().name),
+            _ => format!("what stands in `{}` was published", self.stage().name),
+        });
+        Ok(self.named(progress.reply(verdict, None, None)))
+    }
+
+    /// The records of a promotion: who gave, who received.
+    fn records(
+        &self,
+        weighed: &Weighed,
+        checks: &[CheckReport],
+        arrival: &Arrival,
+    ) -> Result<Records> {
+        let gave = self.progress(weighed, checks.to_vec()).record(self.caller);
+        let mut received = record(self.caller, "promote", Some(&self.row));
+        received.detail = detail(arrival)?;
+        Ok(Records { gave, received })
+    }
+
+    fn virtually(&self, weighed: &Weighed, checks: &[CheckReport], arrival: Arrival) -> Result<()> {
+        let records = self.records(weighed, checks, &arrival)?;
+        grow(self.engine, &self.row, &weighed.plan, records).map(drop)
+    }
+
+    fn into_reality(
+        &self,
+        weighed: &Weighed,
+        checks: &[CheckReport],
+        arrival: Arrival,
+    ) -> Result<()> {
+        let Records { gave, received } = self.records(weighed, checks, &arrival)?;
+        let plan = self.again(weighed)?;
+        let root = reality::root(&self.row, &plan)?;
+        let steps = plan.wishes.iter().map(|wish| wish.step()).collect();
+        self.apply(Job { root, steps, view: Some(&plan.ours), record: received })?;
+        self.engine.store.transact(|tx| tx.append(gave))?;
+        Ok(())
+    }
+
+    fn into_directory(
+        &self,
+        weighed: &Weighed,
+        checks: &[CheckReport],
+        mut arrival: Arrival,
+    ) -> Result<()> {
+        let plan = self.again(weighed)?;
+        let root = self.directory.clone().ok_or_else(|| Error::internal("no directory"))?;
+        let (project, target) = (self.project()?, path_of(&root)?);
+        let moved = |wish: &super::super::Wish| {
+            let mut step = wish.step();
+            step.path = wish.path.moved(&project, &target)?;
+            Some(step)
+        };
+        let steps = plan.wishes.iter().filter_map(moved).collect();
+        let view = plan.ours.seen_at(target.clone(), project.clone());
+        // The promotion itself is told with the layers; this one tells of the
+        // write alone, and what takes it back.
+        let mut written = record(self.caller, "promote", Some(&self.row));
+        written.detail = json!({ "stage": self.stage().name, "files": true });
+        let undo = self.apply(Job { root, steps, view: Some(&view), record: written })?;
+        arrival.undo = Some(undo);
+        self.with_layers(weighed, checks, &arrival).inspect_err(|_| {
+            let _ = self.undo(undo);
+        })
+    }
+
+    fn on_branch(
+        &self,
+        branch: &str,
+        rehearsal: &Rehearsal<'_>,
+        weighed: &Weighed,
+        checks: &[CheckReport],
+        mut arrival: Arrival,
+    ) -> Result<Committed> {
+        let promotion = arrival.promotion.unwrap_or_else(new_id);
+        let named = SandboxRow { name: self.from(), ..self.row.clone() };
+        let form = Form::Branch(branch.to_owned());
+        let commit = git::commit(self.engine, self.caller, &named, rehearsal, &form, promotion)?;
+        arrival.commit = Some(commit.new.clone());
+        let told = self.with_layers(weighed, checks, &arrival);
+        told.inspect_err(|_| drop(git::take_back(self.caller, &self.line.root, &commit)))?;
+        Ok(commit)
+    }
+
+    /// Follows a directory or a branch with the stage's layers.
+    fn with_layers(
+        &self,
+        weighed: &Weighed,
+        checks: &[CheckReport],
+        arrival: &Arrival,
+    ) -> Result<()> {
+        let records = self.records(weighed, checks, arrival)?;
+        let shows = self.engine.views(&self.row, self.row.base)?.top();
+        let against = Against::Stage(shows);
+        let asked = fractal_model::Promote {
+            // The directory had the last word about both sides' edits.
+            ours: vec!["/".to_owned()],
+            ..self.asked.clone()
+        };
+        let plan = plan(self.engine, self.caller, &self.source.row, &asked, against)?;
+        if plan.wishes.is_empty() {
+            let Records { gave, received } = records;
+            self.engine.store.transact(|tx| {
+                tx.append(gave)?;
+                tx.append(received)
+            })?;
+            return Ok(());
+        }
+        grow(self.engine, &self.row, &plan, records).map(drop)
+    }
+
+    /// The gate took its time: what it judged must be what is written.
+    fn again(&self, weighed: &Weighed) -> Result<Plan> {
+        let now = self.weigh()?;
+        match now.digest == weighed.digest && now.plan.conflicts.is_empty() {
+            true => Ok(now.plan),
+            false => Err(self.moved()),
+        }
+    }
+
+    fn apply(&self, job: Job<'_>) -> Result<Id> {
+        apply(self.engine, job).map(|done| done.undo).map_err(|error| match error.code {
+            Code::Conflict => self.moved(),
+            _ => error,
+        })
+    }
+
+    fn moved(&self) -> Error {
+        let message =
+            format!("`{}` was written by others while its gate judged", self.stage().name);
+        Error::new(Code::Busy, message).hint("nothing has changed; promote again when it rests")
+    }
+
+    fn landed(&self, promotion: Id) -> Result<Landing> {
+        let history = stages::history(self.engine, &self.row)?;
+        let found = history.stands().filter(|one| one.arrival.promotion == Some(promotion));
+        found.cloned().ok_or_else(|| {
+            Error::new(Code::Busy, format!("`{}` moved on at once", self.stage().name))
+                .hint("`fractal stages` shows what stands there")
+        })
+    }
+
+    /// Runs the stage's publish command as the caller; `None` without one.
+    fn publish(&self, landing: &Landing) -> Result<Option<CheckReport>> {
+        let Some(command) = &self.stage().publish else { return Ok(None) };
+        let start = Instant::now();
+        let args = ["-c", command.as_str()].map(OsStr::new);
+        let answer =
+            trusted::call("sh", &args, &self.environment(landing), &self.line.root, |_| Ok(()));
+        let (exit, output) = match answer {
+            Ok(Some(answer)) => (answer.status, tail(&[answer.output, answer.errors].concat())),
+            Ok(None) => (127, "there is no sh".to_owned()),
+            Err(error) => (126, Error::from(error).message),
+        };
+        let mut body = record(self.caller, "publish", Some(&self.row));
+        body.detail = json!({
+            "promotion": landing.arrival.promotion, "stage": self.stage().name,
+            "command": [command], "exit": exit,
+        });
+        self.engine.store.transact(|tx| tx.append(body))?;
+        let passed = exit == 0;
+        Ok(Some(CheckReport {
+            name: "publish".to_owned(),
+            result: if passed { CheckResult::Pass } else { CheckResult::Fail },
+            required: true,
+            exit,
+            why: (!passed).then(|| format!("exit {exit}")),
+            output: if passed { String::new() } else { output },
+            wall_ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+        }))
+    }
+
+    fn environment(&self, landing: &Landing) -> Vec<(OsString, OsString)> {
+        let arrival = &landing.arrival;
+        let mut all = self.caller.environment.clone();
+        let mut set = |name: &str, value: Option<OsString>| {
+            all.extend(value.map(|value| (OsString::from(name), value)));
+        };
+        set("FRACTAL_STAGE", Some(arrival.stage.clone().into()));
+        set("FRACTAL_PROMOTION", arrival.promotion.map(|id| id.to_string().into()));
+        set("FRACTAL_FROM", Some(arrival.from.clone().into()));
+        set("FRACTAL_COMMIT", arrival.commit.clone().map(OsString::from));
+        set("FRACTAL_DIRECTORY", self.directory.clone().map(OsString::from));
+        all
+    }
+
+    /// Takes back what came in; returns what to tell.
+    fn go_back(&self, landing: &Landing, commit: Option<&Committed>) -> Result<String> {
+        let stage = &self.stage().name;
+        let mut trouble = Vec::new();
+        if let Some(undo) = landing.arrival.undo {
+            trouble.extend(self.undo(undo).err());
+        }
+        if let Some(commit) = commit {
+            let back = git::take_back(self.caller, &self.line.root, commit);
+            trouble.extend(back.err().map(|error| error.message));
+        }
+        if trouble.is_empty() {
+            let row = self.engine.find_again(&self.row)?;
+            let history = stages::history(self.engine, &row)?;
+            // As it is told now: a directory's undo has marked it already.
+            let newest = history.taken_back().filter(|one| one.top == landing.top);
+            let landing = newest.unwrap_or(landing);
+            stages::take_back(self.engine, self.caller, &row, landing, "publishing failed")?;
+            return Ok(format!("publishing failed, so `{stage}` is as it was before"));
+        }
+        Ok(format!(
+            "publishing failed, and `{stage}` could not be put back: {}",
+            trouble.join("; ")
+        ))
+    }
+
+    fn undo(&self, id: Id) -> std::result::Result<(), String> {
+        match undo(self.engine, self.caller, Some(id.as_str()), false) {
+            Ok(reply) if reply.conflicts.is_empty() => Ok(()),
+            Ok(_) => {
+                Err(format!("others wrote there meanwhile; see `fractal undo {id} --dry-run`"))
+            }
+            Err(error) => Err(error.message),
+        }
+    }
+
+    /// Without these notes the next promotion is more careful, no more.
+    fn note_bases(&self, weighed: &Weighed) {
+        let paths = weighed.plan.wishes.iter().map(|wish| &wish.path);
+        let from = &self.source.row;
+        let _ = match self.stage().kind {
+            StageKind::Reality => base::note_promoted(self.engine, from, paths),
+            _ => self
+                .shows()
+                .and_then(|shows| base::note_staged(self.engine, from, &self.row, &shows, paths)),
+        };
+    }
+}
+
+fn tail(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]).into_owned()
+}
