@@ -385,7 +385,7 @@ impl Pen {
                 // Without the content two edits of one text are not joined.
                 let _ = fs::copy(from.join(name), self.dir.join(name));
             }
-            self.line(&Line::Was { path: encode(path), was: was.clone() });
+            self.line(&Line::Was { path: encode(path), was: was.clone(), anew: false });
         }
     }
 

@@ -8,7 +8,7 @@ mod attempts;
 mod stages;
 
 pub use attempts::TrySettings;
-pub use stages::{Line, Stage, kind_text};
+pub use stages::{Line, Stage};
 
 use crate::template::Template;
 use fractal_model::{

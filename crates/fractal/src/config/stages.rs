@@ -299,7 +299,7 @@ fn stage_text(stage: &Stage) -> String {
 }
 
 /// `virtual`, `reality`, a path, or `git:BRANCH`.
-pub fn kind_text(kind: &StageKind) -> String {
+fn kind_text(kind: &StageKind) -> String {
     match kind {
         StageKind::Virtual => "virtual".to_owned(),
         StageKind::Reality => "reality".to_owned(),

@@ -12,7 +12,7 @@ use super::promote::rehearse::put;
 use super::promote::weigh::{Live, Sides, Weighed, Wish};
 use crate::base::{self, Notes};
 use crate::view::path_of;
-use crate::{Caller, Engine, capture, insert_layer, record, stale};
+use crate::{Caller, Engine, capture, insert_layer, record, stages, stale};
 use fractal_jail::layer::{View, Writer};
 use fractal_model::{Code, Conflict, Error, Id, PromoteReply, Result, SandboxPath, Tier, Verdict};
 use fractal_store::{SandboxRow, SnapshotRow, new_id, now_ms};
@@ -32,6 +32,7 @@ pub fn update(
     asked: &Asked,
 ) -> Result<PromoteReply> {
     let row = engine.find(caller, selector)?;
+    stages::refuse_write(&row, "update")?;
     engine.require_idle(&row, "update")?;
     if row.parent.is_some() {
         return Err(Error::new(

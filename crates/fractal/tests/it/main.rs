@@ -12,6 +12,7 @@ mod live;
 mod lost_updates;
 mod promote;
 mod spawner;
+mod stages;
 mod update;
 mod verbs;
 mod world;

@@ -34,19 +34,19 @@ impl World {
         self.list().iter().any(|info| info.name == sandbox && info.base.is_none())
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub fn file(&self, name: &str) -> PathBuf {
         self.project().join(name)
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub fn write(&self, name: &str, text: &str) {
         fs::write(self.file(name), text).unwrap();
     }
 
-    fn read(&self, name: &str) -> String {
+    pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.file(name)).unwrap()
     }
 
-    fn git(&self, args: &[&str]) -> String {
+    pub fn git(&self, args: &[&str]) -> String {
         let project = self.project();
         let output = Command::new("git")
             .args(["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "safe.directory=*"])

@@ -17,7 +17,13 @@ impl World {
         std::fs::create_dir(&project).unwrap();
         let engine = Engine::open(&dir.path().join("home")).unwrap();
         let mut caller = Caller::owner(&project);
-        caller.environment = vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())];
+        let environment = [
+            ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+            // Whom git names in commits, wherever these tests run.
+            ("GIT_COMMITTER_NAME", "t"),
+            ("GIT_COMMITTER_EMAIL", "t@example.org"),
+        ];
+        caller.environment = environment.map(|(name, value)| (name.into(), value.into())).into();
         World { dir, engine, caller }
     }
 

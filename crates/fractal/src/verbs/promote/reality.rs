@@ -144,7 +144,7 @@ fn write(
                 // Without these notes the next promotion is more careful.
                 let paths = plan.wishes.iter().map(|wish| &wish.path);
                 let _ = base::note_promoted(engine, row, paths);
-                if let Err(error) = attested(engine, row, done.undo, checks) {
+                if let Err(error) = attested(engine, row, REALITY, done.undo, checks) {
                     progress.notes.push(format!("there is no attestation: {error}"));
                 }
                 return Ok(progress.reply(Verdict::Applied, Some(done.undo), None));
@@ -159,9 +159,10 @@ fn write(
 }
 
 /// Signs what was done, on which evidence.
-fn attested(
+pub(super) fn attested(
     engine: &Engine,
     row: &SandboxRow,
+    stage: &str,
     promotion: Id,
     checks: &[CheckReport],
 ) -> Result<()> {
@@ -182,7 +183,7 @@ fn attested(
         .collect();
     let name = row.directory.file_name().map(|name| name.to_string_lossy().into_owned());
     let facts = attest::Facts {
-        stage: REALITY.to_owned(),
+        stage: stage.to_owned(),
         name: name.unwrap_or_else(|| "/".to_owned()),
         parameters: json!({
             "sandbox": row.id, "name": row.name, "who": record.body.who,

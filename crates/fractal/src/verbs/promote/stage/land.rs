@@ -18,13 +18,11 @@ use crate::view::path_of;
 use crate::{base, record};
 use fractal_jail::trusted;
 use fractal_model::{
-    CheckReport, CheckResult, Code, Error, Form, Id, PromoteReply, RecordBody, Result, StageKind,
-    Verdict,
+    CheckReport, CheckResult, Code, Error, Form, Id, PromoteReply, Result, StageKind, Verdict,
 };
 use fractal_store::{SandboxRow, new_id};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
 use std::time::Instant;
 
 /// Bytes of a publish command's output that stand in the reply.
@@ -67,6 +65,14 @@ impl<'a> Step<'a> {
             }
         }
         self.note_bases(weighed);
+        if let Some(winner) = &progress.overruled {
+            progress.notes.push(format!("this overrules the ranking, which chose `{winner}`"));
+        }
+        if let Some(undo) = landing.arrival.undo
+            && let Err(error) = self.attest(undo, &progress.checks)
+        {
+            progress.notes.push(format!("there is no attestation: {error}"));
+        }
         Ok(self.named(progress.reply(Verdict::Applied, landing.arrival.undo, made)))
     }
 
@@ -215,6 +221,11 @@ impl<'a> Step<'a> {
         let message =
             format!("`{}` was written by others while its gate judged", self.stage().name);
         Error::new(Code::Busy, message).hint("nothing has changed; promote again when it rests")
+    }
+
+    fn attest(&self, promotion: Id, checks: &[CheckReport]) -> Result<()> {
+        let row = &self.source.row;
+        reality::attested(self.engine, row, &self.stage().name, promotion, checks)
     }
 
     fn landed(&self, promotion: Id) -> Result<Landing> {

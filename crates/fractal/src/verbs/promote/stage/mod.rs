@@ -9,7 +9,7 @@ mod gate;
 mod land;
 mod step;
 
-pub use gate::{Tally, frozen, tally};
+pub use gate::{frozen, tally};
 pub use step::{Source, Step};
 
 use super::REALITY;

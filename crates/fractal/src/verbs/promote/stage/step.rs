@@ -8,7 +8,7 @@ use crate::stages::digest::digest;
 use crate::stages::history::{Arrival, History};
 use crate::verbs::promote::plan::{Against, Plan, plan};
 use crate::verbs::promote::rehearse::Rehearsal;
-use crate::verbs::promote::{Progress, git, reality, stopped};
+use crate::verbs::promote::{Progress, git, overruled, stopped};
 use crate::view::path_of;
 use crate::{Caller, Engine, record};
 use fractal_model::{
@@ -50,6 +50,8 @@ pub struct Step<'a> {
     /// What happened to the stage that it comes from.
     before: Option<History>,
     authors: BTreeSet<String>,
+    /// The attempt that would have been promoted without a person's word.
+    overruled: Option<String>,
     /// The directory that the stage is, where it is one.
     pub(super) directory: Option<PathBuf>,
 }
@@ -81,6 +83,10 @@ impl<'a> Step<'a> {
             Some(before) => carried_authors(before, &history),
             None => authors(engine, &source.row)?,
         };
+        let overruled = match source.stage {
+            Some(_) => None,
+            None => overruled(engine, &source.row)?,
+        };
         let directory = match kind {
             StageKind::Directory(path) => Some(directory(Path::new(path), line)?),
             _ => None,
@@ -97,6 +103,7 @@ impl<'a> Step<'a> {
             history,
             before,
             authors,
+            overruled,
             directory,
         })
     }
@@ -130,7 +137,7 @@ impl<'a> Step<'a> {
             _ => Against::Stage(self.shows()?),
         };
         let mut plan = plan(self.engine, self.caller, &self.source.row, &self.asked, against)?;
-        if let StageKind::Git(branch) = &self.stage().kind {
+        if let (StageKind::Git(branch), false) = (&self.stage().kind, plan.wishes.is_empty()) {
             plan.conflicts.extend(self.clashes_with_branch(branch, &plan)?);
         }
         let digest = digest(&plan.wishes, &plan.ours, &self.project()?)?;
@@ -252,6 +259,7 @@ impl<'a> Step<'a> {
             plan: &weighed.plan,
             checks,
             notes: Vec::new(),
+            overruled: self.overruled.clone(),
         }
     }
 
