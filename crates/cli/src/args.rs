@@ -81,6 +81,17 @@ pub struct Global {
         hide_env_values = true
     )]
     pub json: bool,
+    /// The name under which this is written down; taken on your word
+    #[arg(
+        long,
+        global = true,
+        env = "FRACTAL_WHO",
+        value_name = "NAME",
+        default_value = "owner",
+        help_heading = "Global options",
+        hide_env_values = true
+    )]
+    pub who: String,
     /// Work as if started in DIR
     #[arg(short = 'C', global = true, value_name = "DIR", help_heading = "Global options")]
     pub directory: Option<PathBuf>,

@@ -74,13 +74,27 @@ pub fn remarks(session: &Session, reply: &PromoteReply) {
     for left in &reply.left_out {
         session.note(&left_out(left));
     }
-    for note in &reply.notes {
+    for note in reply.notes.iter().filter(|_| !is_kept_out(reply)) {
         session.note(note);
     }
     let name = reply.sandbox.as_deref().unwrap_or_default();
     for line in closing(session, reply, name) {
         session.note(&line);
     }
+}
+
+/// Denied by a stage, whose reasons are the notes.
+fn is_kept_out(reply: &PromoteReply) -> bool {
+    reply.verdict == Verdict::Denied && reply.autorun.is_empty()
+}
+
+/// Why a stage did not take it, what helps, and how far it came.
+fn kept_out(reply: &PromoteReply) -> Vec<String> {
+    let (why, rest) = reply.notes.split_first().map_or(("", &[][..]), |(why, rest)| (why, rest));
+    let mut lines =
+        vec![format!("error: {}; nothing was written into {}", plain(why), reply.stage)];
+    lines.extend(rest.iter().map(|note| plain(note)));
+    lines
 }
 
 fn closing(session: &Session, reply: &PromoteReply, name: &str) -> Vec<String> {
@@ -99,10 +113,17 @@ fn closing(session: &Session, reply: &PromoteReply, name: &str) -> Vec<String> {
             lines.push("hint: choose with `--ours PATH` or `--theirs PATH`, or bring the rest with `--only PATH`".to_owned());
             lines
         }
+        Verdict::Gate if reply.checks.iter().any(|check| check.name == "publish") => {
+            vec![format!("error: {} could not be published", reply.stage)]
+        }
         Verdict::Gate => vec![
-            "error: the gate did not let it pass; nothing was written".to_owned(),
+            format!(
+                "error: the gate did not let it pass; nothing was written into {}",
+                reply.stage
+            ),
             format!("hint: look inside with `fractal enter {name}`, mend it and promote again"),
         ],
+        Verdict::Denied if is_kept_out(reply) => kept_out(reply),
         Verdict::Denied => {
             let line = |path: &String| format!("runs by itself: {}", shown(path, here));
             let mut lines: Vec<String> = reply.autorun.iter().take(LISTED_MAX).map(line).collect();
@@ -122,7 +143,8 @@ fn applied(reply: &PromoteReply, name: &str) -> String {
     let paths = plural(reply.applied.len(), "path");
     match (&reply.made, reply.undo) {
         (Some(made), _) if made.len() <= 64 => {
-            format!("made commit {} of {name}: {paths}", plain(made))
+            let into = if reply.stage == "reality" { "" } else { &format!(" in {}", reply.stage) };
+            format!("made commit {} of {name}{into}: {paths}", plain(made))
         }
         (Some(_), _) => format!("made a patch of {name}: {paths}"),
         (None, Some(undo)) => {

@@ -2,7 +2,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
-use fractal::model::Verb;
+use fractal::model::{Name, Verb};
 use fractal::{Action, Caller, Code, Config, Engine, Error, Policy, Reply};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -14,6 +14,7 @@ pub struct Session {
     quiet: bool,
     home: Option<PathBuf>,
     directory: PathBuf,
+    who: String,
 }
 
 impl Session {
@@ -29,7 +30,11 @@ impl Session {
         let directory = std::env::current_dir().map_err(|error| {
             Error::not_found(format!("the current directory is gone: {error}")).hint("`cd` to one")
         })?;
-        Ok(Session { json: global.json, quiet: global.quiet, home: global.home, directory })
+        // It stands in tables and in the journal, as names of sandboxes do.
+        let who = Name::parse(&global.who)
+            .map_err(|error| Error { message: format!("--who: {}", error.message), ..error })?;
+        let who = who.to_string();
+        Ok(Session { json: global.json, quiet: global.quiet, home: global.home, directory, who })
     }
 
     /// Whether notes are left out.
@@ -72,7 +77,7 @@ impl Session {
         config
     }
 
-    /// The local user in this directory.
+    /// The local user in this directory, under the name that was given.
     pub fn caller(&self) -> Result<Caller, Error> {
         Ok(self.caller_with(Config::load(&self.directory, user_file().as_deref())?))
     }
@@ -85,7 +90,7 @@ impl Session {
 
     fn caller_with(&self, config: Config) -> Caller {
         Caller {
-            who: "owner".to_owned(),
+            who: self.who.clone(),
             policy: Policy::default(),
             directory: self.directory.clone(),
             environment: std::env::vars_os().collect(),

@@ -44,10 +44,16 @@ fn row(body: &RecordBody) -> Vec<String> {
 
 /// The error, or what the verb wrote down about itself.
 fn outcome(body: &RecordBody) -> String {
-    if let Some(code) = body.error {
-        return code.name().to_owned();
-    }
     let text = |name: &str| body.detail.get(name).and_then(Value::as_str).map(plain);
+    if let Some(code) = body.error {
+        return match (text("from"), text("why")) {
+            (Some(from), Some(why)) => format!("{}: from {from}: {why}", code.name()),
+            _ => code.name().to_owned(),
+        };
+    }
+    if let Some(from) = text("from") {
+        return came(&body.detail, &from);
+    }
     if let Some(exit) = body.detail.get("exit").and_then(Value::as_i64) {
         return format!("exit {exit}: {}", shorten(&command(&body.detail)));
     }
@@ -63,12 +69,30 @@ fn outcome(body: &RecordBody) -> String {
             (None, count) => format!("none passed of {}", plural(count, "attempt")),
         };
     }
+    if let Some(why) = text("why") {
+        return format!("went back: {why}");
+    }
     let object = text("child_name").or(text("snapshot")).or(text("to")).or(text("volume"));
     match (text("verb"), object) {
         (Some(verb), Some(object)) => format!("{verb} {object}"),
         (_, Some(object)) => format!("ok: {object}"),
         _ => "ok".to_owned(),
     }
+}
+
+/// What came into a stage or a sandbox, or was voted on before it.
+fn came(detail: &Value, from: &str) -> String {
+    let count = |name: &str| detail.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let paths = plural(usize::try_from(count("paths")).unwrap_or(usize::MAX), "path");
+    let text = |name: &str| detail.get(name).and_then(Value::as_str).map(plain);
+    let mut line = match detail.get("paths") {
+        Some(_) => format!("{paths} from {from}"),
+        None => format!("from {from}"),
+    };
+    line.extend(text("undo").map(|id| format!(" (undo {id})")));
+    line.extend(text("commit").map(|id| format!(" (commit {id:.10})")));
+    line.extend(text("message").map(|message| format!(": {}", shorten(&message))));
+    line
 }
 
 /// A write into reality, with the id that takes it back.
@@ -117,6 +141,9 @@ mod tests {
         check(json!({ "undo": "C", "undoes": "B", "applied": 1 }), "1 path, took back B (undo C)");
         check(json!({ "winner": "b", "attempts": [{}, {}] }), "b won of 2 attempts");
         check(json!({ "winner": null, "attempts": [{}] }), "none passed of 1 attempt");
+        check(json!({ "from": "s", "paths": 1, "message": "fine" }), "1 path from s: fine");
+        check(json!({ "from": "s", "paths": 2, "undo": "B" }), "2 paths from s (undo B)");
+        check(json!({ "undoes": "P", "why": "publishing failed" }), "went back: publishing failed");
         check(Value::Null, "ok");
     }
 }

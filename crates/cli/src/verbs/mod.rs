@@ -1,5 +1,6 @@
 //! One file per verb. The doc comment of each verb's arguments is its help.
 
+mod approve;
 mod attempt;
 mod compare;
 mod completions;
@@ -18,10 +19,12 @@ mod import;
 mod list;
 mod log;
 mod promote;
+mod reject;
 mod rollback;
 mod run;
 mod show;
 mod snapshot;
+mod stages;
 mod undo;
 mod update;
 mod verify;
@@ -45,6 +48,9 @@ pub enum Verb {
     Try(attempt::Try),
     Compare(compare::Compare),
     Promote(promote::Promote),
+    Approve(approve::Approve),
+    Reject(reject::Reject),
+    Stages(stages::Stages),
     Guard(guard::Guard),
     Undo(undo::Undo),
     Update(update::Update),
@@ -80,6 +86,9 @@ impl Verb {
             Verb::Try(args) => args.call(session),
             Verb::Compare(args) => args.call(session),
             Verb::Promote(args) => args.call(session),
+            Verb::Approve(args) => args.call(session),
+            Verb::Reject(args) => args.call(session),
+            Verb::Stages(args) => args.call(session),
             Verb::Guard(args) => args.call(session),
             Verb::Undo(args) => args.call(session),
             Verb::Update(args) => args.call(session),

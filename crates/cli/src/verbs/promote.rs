@@ -14,18 +14,24 @@ use fractal::{Action, Error, Reply};
 /// `fractal undo` takes it back. Two edits of one text in different places are
 /// joined. A child of a sandbox goes into its parent.
 ///
+/// Where `fractal.toml` has stages, a sandbox goes into the first of them, and
+/// `fractal promote STAGE` moves what stands there one stage on. `--to STAGE`
+/// walks through every stage up to that one and stops at the first that does
+/// not let it pass. `--to reality` needs the project's directory to be a stage.
+///
 /// What git ignores, `.git` itself, and changes outside the directory stay
 /// behind unless asked for. Files that run by themselves (git hooks, .envrc,
 /// editor tasks) need `--allow-autorun`.
 ///
-/// Exit status: 0 done, 3 a check did not pass, 4 denied, 5 conflict; nothing
-/// is written unless it is 0.
+/// Exit status: 0 done, 3 a check did not pass, 4 denied or not approved, 5
+/// conflict; nothing is written into a stage unless it is 0.
 #[derive(clap::Args)]
 pub struct Promote {
-    /// The sandbox [default: the latest one of this directory]
+    /// The sandbox or stage [default: the latest sandbox of this directory]
     #[arg(value_name = "S")]
     sandbox: Option<String>,
-    /// Where to: `reality`, or the parent's name [default: the parent]
+    /// Where to: a stage, `reality`, or the parent's name [default: the first
+    /// stage, or the parent where there are none]
     #[arg(long, value_name = "STAGE")]
     to: Option<String>,
     /// Bring only what lies at or below this path (repeatable)

@@ -29,7 +29,7 @@ fn from_layer(world: &World, names: &[&[u8]]) -> (View, Vec<Step>) {
         steps.push(Step { path: path_of(&world.root.join(relative)).unwrap(), old, new });
     }
     let layers = vec![Layer::open(&layer).unwrap()];
-    (View { layers, host: None, host_hidden: Vec::new() }, steps)
+    (View { layers, ..View::default() }, steps)
 }
 
 #[test]
