@@ -91,10 +91,11 @@ fn is_kept_out(reply: &PromoteReply) -> bool {
 /// Why a stage did not take it, what helps, and how far it came.
 fn kept_out(reply: &PromoteReply) -> Vec<String> {
     let (why, rest) = reply.notes.split_first().map_or(("", &[][..]), |(why, rest)| (why, rest));
-    let mut lines =
-        vec![format!("error: {}; nothing was written into {}", plain(why), reply.stage)];
-    lines.extend(rest.iter().map(|note| plain(note)));
-    lines
+    let (hints, told): (Vec<&String>, Vec<&String>) =
+        rest.iter().partition(|note| note.starts_with("hint: "));
+    let error = format!("error: {}; nothing was written into {}", plain(why), reply.stage);
+    let plain = |note: &String| plain(note);
+    told.into_iter().map(plain).chain([error]).chain(hints.into_iter().map(plain)).collect()
 }
 
 fn closing(session: &Session, reply: &PromoteReply, name: &str) -> Vec<String> {

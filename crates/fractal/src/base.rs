@@ -287,7 +287,7 @@ pub fn note_staged<'a>(
         }
     }
     pen.finish()?;
-    let mut pen = Pen { host: shows.clone(), ..Pen::new(engine, from)? };
+    let mut pen = Pen { host: shows.clone(), landed: true, ..Pen::new(engine, from)? };
     for path in paths {
         pen.write(path, i64::MAX)?;
     }

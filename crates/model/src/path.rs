@@ -133,6 +133,19 @@ mod tests {
     }
 
     #[test]
+    fn a_path_moves_with_the_directory_it_lies_in() {
+        let path = |text: &str| SandboxPath::parse(text).expect("a path");
+        let check = |from: &str, to: &str, expect: Option<&str>| {
+            assert_eq!(path("/p/q/a").moved(&path(from), &path(to)), expect.map(path), "{from}");
+        };
+        check("/p/q", "/live", Some("/live/a"));
+        check("/p/q/a", "/live", Some("/live"));
+        check("/p", "/", Some("/q/a"));
+        check("/", "/x/y", Some("/x/y/p/q/a"));
+        check("/p/qq", "/live", None);
+    }
+
+    #[test]
     fn parsing_normalises_and_never_climbs() {
         check("/", Some("/"));
         check("a//b/./c/", Some("/a/b/c"));

@@ -72,6 +72,9 @@ fn outcome(body: &RecordBody) -> String {
     if let Some(why) = text("why") {
         return format!("went back: {why}");
     }
+    if let Some(stage) = text("stage") {
+        return format!("{} into {stage}", paths(&body.detail));
+    }
     let object = text("child_name").or(text("snapshot")).or(text("to")).or(text("volume"));
     match (text("verb"), object) {
         (Some(verb), Some(object)) => format!("{verb} {object}"),
@@ -82,17 +85,20 @@ fn outcome(body: &RecordBody) -> String {
 
 /// What came into a stage or a sandbox, or was voted on before it.
 fn came(detail: &Value, from: &str) -> String {
-    let count = |name: &str| detail.get(name).and_then(Value::as_u64).unwrap_or(0);
-    let paths = plural(usize::try_from(count("paths")).unwrap_or(usize::MAX), "path");
     let text = |name: &str| detail.get(name).and_then(Value::as_str).map(plain);
     let mut line = match detail.get("paths") {
-        Some(_) => format!("{paths} from {from}"),
+        Some(_) => format!("{} from {from}", paths(detail)),
         None => format!("from {from}"),
     };
     line.extend(text("undo").map(|id| format!(" (undo {id})")));
     line.extend(text("commit").map(|id| format!(" (commit {id:.10})")));
     line.extend(text("message").map(|message| format!(": {}", shorten(&message))));
     line
+}
+
+fn paths(detail: &Value) -> String {
+    let count = detail.get("paths").and_then(Value::as_u64).unwrap_or(0);
+    plural(usize::try_from(count).unwrap_or(usize::MAX), "path")
 }
 
 /// A write into reality, with the id that takes it back.
@@ -141,6 +147,7 @@ mod tests {
         check(json!({ "undo": "C", "undoes": "B", "applied": 1 }), "1 path, took back B (undo C)");
         check(json!({ "winner": "b", "attempts": [{}, {}] }), "b won of 2 attempts");
         check(json!({ "winner": null, "attempts": [{}] }), "none passed of 1 attempt");
+        check(json!({ "stage": "dev", "paths": 1 }), "1 path into dev");
         check(json!({ "from": "s", "paths": 1, "message": "fine" }), "1 path from s: fine");
         check(json!({ "from": "s", "paths": 2, "undo": "B" }), "2 paths from s (undo B)");
         check(json!({ "undoes": "P", "why": "publishing failed" }), "went back: publishing failed");

@@ -11,5 +11,6 @@ mod network;
 mod pipes;
 mod promote;
 mod real;
+mod stages;
 mod transcripts;
 mod world;

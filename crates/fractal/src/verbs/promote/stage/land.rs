@@ -41,16 +41,18 @@ impl<'a> Step<'a> {
         arrival.promotion = Some(promotion);
         arrival.publish = self.stage().publish.clone();
         let commit = match (&self.stage().kind, rehearsal) {
-            (StageKind::Virtual, _) => self.virtually(weighed, &checks, arrival).map(|()| None)?,
+            (StageKind::Virtual, _) => {
+                self.land_in_layers(weighed, &checks, arrival).map(|()| None)?
+            }
             (StageKind::Git(branch), Some(rehearsal)) => {
-                Some(self.on_branch(branch, &rehearsal, weighed, &checks, arrival)?)
+                Some(self.land_on_branch(branch, &rehearsal, weighed, &checks, arrival)?)
             }
             (StageKind::Git(_), None) => return Err(Error::internal("a commit needs a rehearsal")),
             (StageKind::Reality, _) => {
-                self.into_reality(weighed, &checks, arrival).map(|()| None)?
+                self.land_in_reality(weighed, &checks, arrival).map(|()| None)?
             }
             (StageKind::Directory(_), _) => {
-                self.into_directory(weighed, &checks, arrival).map(|()| None)?
+                self.land_in_directory(weighed, &checks, arrival).map(|()| None)?
             }
         };
         let made = commit.as_ref().map(|commit| commit.new.clone());
@@ -109,12 +111,17 @@ impl<'a> Step<'a> {
         Ok(Records { gave, received })
     }
 
-    fn virtually(&self, weighed: &Weighed, checks: &[CheckReport], arrival: Arrival) -> Result<()> {
+    fn land_in_layers(
+        &self,
+        weighed: &Weighed,
+        checks: &[CheckReport],
+        arrival: Arrival,
+    ) -> Result<()> {
         let records = self.records(weighed, checks, &arrival)?;
         grow(self.engine, &self.row, &weighed.plan, records).map(drop)
     }
 
-    fn into_reality(
+    fn land_in_reality(
         &self,
         weighed: &Weighed,
         checks: &[CheckReport],
@@ -129,7 +136,7 @@ impl<'a> Step<'a> {
         Ok(())
     }
 
-    fn into_directory(
+    fn land_in_directory(
         &self,
         weighed: &Weighed,
         checks: &[CheckReport],
@@ -156,7 +163,7 @@ impl<'a> Step<'a> {
         })
     }
 
-    fn on_branch(
+    fn land_on_branch(
         &self,
         branch: &str,
         rehearsal: &Rehearsal<'_>,
