@@ -143,6 +143,19 @@ pub fn history(engine: &Engine, row: &SandboxRow) -> Result<History> {
     Ok(History::read(records.iter().rev()))
 }
 
+/// Forgets what stood in a stage before its newest promotion came: only that
+/// one can be taken back from the layers. `gc` collects what nobody needs then.
+pub fn forget_older(engine: &Engine, row: &SandboxRow, landing: &Landing) -> Result<()> {
+    let Some(newest) = landing.arrival.snapshot.as_deref() else { return Ok(()) };
+    let snapshots = engine.store.snapshots(row.id)?;
+    let older = snapshots.iter().map(|snapshot| snapshot.name.as_str());
+    let older = older.filter(|name| name.starts_with("before-") && *name != newest);
+    engine.store.transact_relaxed(|tx| {
+        older.clone().try_for_each(|name| tx.delete_snapshot(row.id, name).map(drop))
+    })?;
+    Ok(())
+}
+
 /// A stage as it is, with its history. What `undo` took back from a directory
 /// is taken back from the layers first.
 pub fn settled(

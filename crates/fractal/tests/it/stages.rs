@@ -294,6 +294,58 @@ fn without_a_word_reality_is_out_of_reach_and_undo_takes_a_stage_back() {
 }
 
 #[test]
+fn what_could_not_be_put_back_stands_unpublished_until_it_is_published() {
+    let mut world = World::with_stages("");
+    let live = world.dir.path().join("live");
+    fs::create_dir(&live).unwrap();
+    fs::copy(world.file("app"), live.join("app")).unwrap();
+    let line = |publish: &str| {
+        format!(
+            "[[stage]]\nchecks = []\ndirectory = \"{}\"\npublish = \"{publish}\"\n\
+             [[stage]]\nchecks = []\n",
+            live.display()
+        )
+    };
+    world.staged(&line("echo theirs > $FRACTAL_DIRECTORY/app; exit 1"));
+    world.make("s", "echo v1 > app").unwrap();
+    let reply = world.promote("s");
+    assert_eq!(reply.verdict, Verdict::Gate);
+    assert!(note(&reply).contains("could not be put back"), "{reply:?}");
+    assert_eq!(fs::read_to_string(live.join("app")).unwrap(), "theirs\n");
+    let stands = world.stages()[0].stands.clone().unwrap();
+    assert_eq!((stands.from.as_str(), stands.published), ("s", Some(false)));
+    let reply = world.promote("verified");
+    assert_eq!(reply.verdict, Verdict::Denied);
+    assert!(note(&reply).contains("was not published yet"), "{reply:?}");
+
+    world.staged(&line("true"));
+    fs::write(live.join("app"), "v1\n").unwrap();
+    let reply = world.promote("s");
+    assert_eq!((reply.verdict, reply.checks.len()), (Verdict::Nothing, 1), "{reply:?}");
+    assert_eq!(world.stages()[0].stands.as_ref().unwrap().published, Some(true));
+    assert_eq!(world.promote("verified").verdict, Verdict::Applied);
+}
+
+#[test]
+fn a_stage_takes_any_number_of_promotions() {
+    let world = World::with_stages("[[stage]]\nchecks = []\n");
+    world.make("s", "true").unwrap();
+    for round in 0..20 {
+        world.sh("s", &format!("echo {round} > app; echo {round} > f{round}")).unwrap();
+        assert_eq!(world.promote("s").verdict, Verdict::Applied, "{round}");
+    }
+    assert_eq!(world.shown("verified", "app"), "19\n");
+    assert_eq!(world.shown("verified", "f0"), "0\n");
+    match world.apply(Action::Show { sandbox: Some("verified".into()) }).unwrap() {
+        Reply::Show(show) => {
+            assert!(show.depth < 43, "{} layers", show.depth);
+            assert_eq!(show.snapshots.len(), 1, "what the newest one can go back to");
+        }
+        other => panic!("show answered {other:?}"),
+    }
+}
+
+#[test]
 fn a_directory_is_compared_with_what_the_change_was_made_on() {
     let mut world = World::with_stages("");
     let live: PathBuf = world.dir.path().join("live");

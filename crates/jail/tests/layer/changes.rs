@@ -104,12 +104,9 @@ fn a_hidden_path_of_the_host_is_never_read() {
 #[test]
 fn one_directory_can_be_seen_at_the_place_of_another() {
     let scene = Scene::new();
-    fs::create_dir_all(scene.base("srv/live/d")).expect("mkdir");
-    fs::write(scene.base("srv/live/d/f"), "live").expect("write");
-    fs::create_dir_all(scene.base("p/d")).expect("mkdir");
-    fs::write(scene.base("p/d/f"), "project").expect("write");
-    fs::write(scene.base("p/only"), "project").expect("write");
-    let path = |text: &str| SandboxPath::parse(text).expect("a path");
+    for (at, text) in [("srv/live/d/f", "live"), ("p/d/f", "project"), ("p/only", "project")] {
+        write(scene.base(at), text);
+    }
     let view = scene.base_view().seen_at(path("/p"), path("/srv/live"));
     let read = |at: &str| std::io::read_to_string(view.open_file(&path(at)).expect(at)).expect(at);
     assert_eq!((read("/p/d/f"), read("/srv/live/d/f")), ("live".to_owned(), "live".to_owned()));

@@ -67,6 +67,8 @@ impl<'a> Step<'a> {
             }
         }
         self.note_bases(weighed);
+        // What is kept too long is only disk.
+        let _ = stages::forget_older(self.engine, &self.row, &landing);
         if let Some(winner) = &progress.overruled {
             progress.notes.push(format!("this overrules the ranking, which chose `{winner}`"));
         }

@@ -7,10 +7,11 @@
 
 mod gate;
 mod land;
+mod source;
 mod step;
 
 pub use gate::{frozen, tally};
-pub use step::{Source, Step};
+pub use step::Step;
 
 use super::REALITY;
 use crate::config::Line;
@@ -18,6 +19,7 @@ use crate::stages::{self, is_stage};
 use crate::{Caller, Engine};
 use fractal_model::{Error, Form, Promote, PromoteReply, Result, StageKind, Verdict, Vote};
 use fractal_store::{Reads, SandboxRow};
+use source::Source;
 
 /// Promotes along the project's stages; `None` where there are none, or where
 /// the sandbox goes another way.

@@ -2,6 +2,7 @@
 //! into the next.
 
 use super::gate::{Gate, Refusal, Tally};
+use super::source::{Source, authors, carried_authors, narrowed};
 use crate::config::{Line, Stage};
 use crate::stages;
 use crate::stages::digest::digest;
@@ -12,29 +13,12 @@ use crate::verbs::promote::{Progress, git, overruled, stopped};
 use crate::view::path_of;
 use crate::{Caller, Engine, record};
 use fractal_model::{
-    CheckReport, Code, Conflict, Error, Evidence, Promote, PromoteReply, Record, Result,
-    SandboxPath, StageKind, Verdict,
+    CheckReport, Code, Conflict, Error, Evidence, Promote, PromoteReply, Result, SandboxPath,
+    StageKind, Verdict,
 };
-use fractal_store::{Reads, SandboxRow, now_ms};
+use fractal_store::{SandboxRow, now_ms};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-/// Records of a sandbox that are looked at for who worked in it.
-const LOOK_BACK: u64 = 10_000;
-
-/// What moves.
-pub struct Source {
-    pub row: SandboxRow,
-    /// The stage that it is, if it is one.
-    pub stage: Option<usize>,
-}
-
-impl Source {
-    /// As a person would type it.
-    pub fn name(&self, line: &Line) -> String {
-        self.stage.map_or_else(|| self.row.name.clone(), |at| line.stages[at].name.clone())
-    }
-}
 
 /// A step that is about to be taken.
 pub struct Step<'a> {
@@ -371,54 +355,6 @@ fn reason(verdict: Verdict) -> &'static str {
         Verdict::Gate => "a check did not pass",
         _ => "it brings files that run by themselves",
     }
-}
-
-/// What stands in a stage moves on as a whole: what travels was chosen when it
-/// came into the line. A directory and a branch hold the project only.
-fn narrowed(asked: &Promote, source: &Source, kind: &StageKind) -> Result<Promote> {
-    let mut asked = asked.clone();
-    if source.stage.is_some() {
-        if !asked.only.is_empty() {
-            return Err(Error::invalid("what stands in a stage moves on as a whole")
-                .hint("`--only` chooses what of a sandbox comes into the first one"));
-        }
-        (asked.ignored, asked.git, asked.outside) = (true, true, true);
-        asked.allow_autorun = true;
-    }
-    if matches!(kind, StageKind::Directory(_) | StageKind::Git(_)) {
-        asked.outside = false;
-    }
-    Ok(asked)
-}
-
-/// Who worked in a sandbox, or in those it was forked from.
-fn authors(engine: &Engine, row: &SandboxRow) -> Result<BTreeSet<String>> {
-    let works = |record: &Record| {
-        let body = &record.body;
-        body.error.is_none() && matches!(body.action.as_str(), "run" | "copy" | "import")
-            || body.detail["from"].is_string()
-    };
-    let mut authors = BTreeSet::new();
-    let mut next = Some((row.id, row.parent));
-    while let Some((id, parent)) = next {
-        let records = engine.store.journal(Some(id), LOOK_BACK)?;
-        authors.extend(records.into_iter().filter(works).map(|record| record.body.who));
-        next = match parent {
-            None => None,
-            Some(id) => match engine.store.sandbox(id)? {
-                Some(parent) if stages::is_stage(&parent) => None,
-                parent => Some((id, parent.and_then(|parent| parent.parent))),
-            },
-        };
-    }
-    Ok(authors)
-}
-
-/// Who made what stands in a stage and has not come on yet.
-fn carried_authors(before: &History, here: &History) -> BTreeSet<String> {
-    let carries = here.stands().and_then(|landing| landing.arrival.carries);
-    let waiting = before.not_carried(carries).into_iter();
-    waiting.flat_map(|landing| landing.arrival.authors.clone()).collect()
 }
 
 /// The directory of a stage, with every link on its way resolved.
