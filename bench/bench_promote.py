@@ -8,6 +8,7 @@ from common import FRACTAL, Report, environment, interleave, make_files, p50, p9
 
 # Every changed file is replaced as a whole, as build tools and editors do.
 CHANGE = """
+import os
 for folder, _, names in os.walk('.'):
     for name in names:
         path = os.path.join(folder, name)

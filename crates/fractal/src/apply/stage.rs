@@ -12,7 +12,7 @@ use super::plan::{Bytes, Made};
 use super::see::seen_at;
 use super::trouble::Trouble;
 use super::{Content, New, Seen, Step, What};
-use fractal_jail::layer::{Folder, View};
+use fractal_jail::layer::{Reader, View};
 use fractal_model::{EntryKind, Error, SandboxPath};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -25,16 +25,15 @@ use std::path::Path;
 /// Where contents come from and how much of what they say is believed.
 pub(super) struct Stager<'a> {
     pub disk: &'a Disk,
-    pub view: Option<&'a View>,
     /// Whether the entries stood in reality before: then they come back with
     /// everything, special mode bits and foreign attributes included.
     pub trusted: bool,
-    folder: Option<(SandboxPath, Folder<'a>)>,
+    reader: Option<Reader<'a>>,
 }
 
 impl<'a> Stager<'a> {
     pub fn new(disk: &'a Disk, view: Option<&'a View>, trusted: bool) -> Stager<'a> {
-        Stager { disk, view, trusted, folder: None }
+        Stager { disk, trusted, reader: view.map(View::reader) }
     }
 
     /// Makes what a step brings under its number; what changes in place needs
@@ -159,17 +158,10 @@ impl<'a> Stager<'a> {
         give(self.disk, at, (Some(uid), Some(gid)))
     }
 
-    /// Opens a file of the view; the directory of the last one is still open.
     fn open(&mut self, path: &SandboxPath) -> Result<File, Trouble> {
-        let missing = || Error::not_found(format!("the sandbox no longer has {path}"));
-        let view = self.view.ok_or_else(|| Error::internal("a job without a view needs one"))?;
-        let (parent, name) = path.parent().zip(path.components().last()).ok_or_else(missing)?;
-        if self.folder.as_ref().is_none_or(|(known, _)| *known != parent) {
-            let folder = view.folder(&parent).map_err(Error::from)?.ok_or_else(missing)?;
-            self.folder = Some((parent, folder));
-        }
-        let (_, folder) = self.folder.as_ref().expect("set just above");
-        Ok(folder.open_file(name).map_err(Error::from)?)
+        let reader = self.reader.as_mut();
+        let reader = reader.ok_or_else(|| Error::internal("a job without a view needs one"))?;
+        Ok(reader.open_file(path).map_err(Error::from)?)
     }
 }
 

@@ -39,7 +39,7 @@ pub use entry::{Entry, Source};
 pub use error::{LayerError, Result};
 pub use flatten::flatten;
 pub use usage::{DiskUsage, disk_usage};
-pub use view::{DirEntry, Folder, View};
+pub use view::{DirEntry, Reader, View};
 pub use walk::{Step, Walked};
 pub use whole::{adopt_whole, is_whole, make_whole};
 pub use write::Writer;

@@ -33,28 +33,53 @@ pub struct DirEntry {
     pub entry: Entry,
 }
 
-/// A directory of a view that stays open between two looks into it.
-pub struct Folder<'v> {
+/// A view read path by path in the order of a walk. The directory of the last
+/// path stays open: from the root down, every layer would be asked again for
+/// every part of every path. What is open may be out of date when somebody
+/// swaps directories meanwhile, so make one for a walk and not for longer.
+pub struct Reader<'v> {
     view: &'v View,
-    dir: Dir,
+    last: Option<(SandboxPath, Option<Dir>)>,
 }
 
-impl Folder<'_> {
-    /// Opens one of its regular files for reading; everything else is refused.
-    pub fn open_file(&self, name: &[u8]) -> Result<File> {
-        let path = || self.dir.path.join(name).unwrap_or_default();
-        let fail = |errno| LayerError::io("open", path(), errno);
-        let not_a_file = || LayerError::Kind { path: path(), wanted: "regular file" };
-        let name = CString::new(name).map_err(|_| fail(Errno::INVAL))?;
-        match self.dir.find(self.view, &name, 0).map_err(fail)? {
-            Found::Absent | Found::Whiteout => Err(LayerError::NotFound { path: path() }),
+impl Reader<'_> {
+    /// What stands at a path, as [`View::lookup`] tells.
+    pub fn lookup(&mut self, path: &SandboxPath) -> Result<Option<Entry>> {
+        let fail = |errno| LayerError::io("look up", path, errno);
+        let Some((parent, name)) = split(path) else { return self.view.lookup(path) };
+        let view = self.view;
+        let Some(dir) = self.dir(parent).map_err(fail)? else { return Ok(None) };
+        match dir.find(view, &name, 0).map_err(fail)? {
+            Found::Entry(entry, _) => Ok(Some(entry)),
+            Found::Absent | Found::Whiteout => Ok(None),
+        }
+    }
+
+    /// Opens a regular file for reading; everything else is refused.
+    pub fn open_file(&mut self, path: &SandboxPath) -> Result<File> {
+        let fail = |errno| LayerError::io("open", path, errno);
+        let missing = || LayerError::NotFound { path: path.clone() };
+        let not_a_file = || LayerError::Kind { path: path.clone(), wanted: "regular file" };
+        let (parent, name) = split(path).ok_or_else(not_a_file)?;
+        let view = self.view;
+        let dir = self.dir(parent).map_err(fail)?.ok_or_else(missing)?;
+        match dir.find(view, &name, 0).map_err(fail)? {
+            Found::Absent | Found::Whiteout => Err(missing()),
             Found::Entry(entry, _) if entry.kind != EntryKind::File => Err(not_a_file()),
-            Found::Entry(_, at) => match self.dir.open_file(&name, at) {
+            Found::Entry(_, at) => match dir.open_file(&name, at) {
                 // Swapped for something else since we looked.
                 Err(Errno::INVAL | Errno::LOOP | Errno::NXIO) => Err(not_a_file()),
                 answer => answer.map_err(fail),
             },
         }
+    }
+
+    fn dir(&mut self, path: SandboxPath) -> std::result::Result<Option<&Dir>, Errno> {
+        if self.last.as_ref().is_none_or(|(known, _)| *known != path) {
+            let dir = self.view.dir(&path)?;
+            self.last = Some((path, dir));
+        }
+        Ok(self.last.as_ref().and_then(|(_, dir)| dir.as_ref()))
     }
 }
 
@@ -124,19 +149,12 @@ impl View {
 
     /// Opens a regular file for reading; everything else is refused.
     pub fn open_file(&self, path: &SandboxPath) -> Result<File> {
-        let missing = || LayerError::NotFound { path: path.clone() };
-        let (parent, name) = path
-            .parent()
-            .zip(path.components().last())
-            .ok_or_else(|| LayerError::Kind { path: path.clone(), wanted: "regular file" })?;
-        self.folder(&parent)?.ok_or_else(missing)?.open_file(name)
+        self.reader().open_file(path)
     }
 
-    /// A directory to open many files of; `None` when something else or
-    /// nothing stands there.
-    pub fn folder(&self, path: &SandboxPath) -> Result<Option<Folder<'_>>> {
-        let dir = self.dir(path).map_err(|errno| LayerError::io("open", path, errno))?;
-        Ok(dir.map(|dir| Folder { view: self, dir }))
+    /// For looking at many paths in the order of a walk.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader { view: self, last: None }
     }
 
     /// The directory at a path; `None` when something else or nothing stands
