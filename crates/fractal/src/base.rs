@@ -31,6 +31,8 @@ const PATHS_MAX: usize = 50_000;
 const KEPT_BYTES_MAX: u64 = 1 << 20;
 /// All that one run may keep.
 const KEPT_SUM_MAX: u64 = 64 << 20;
+/// As many files: after that only what names a version of a file is noted.
+const KEPT_FILES_MAX: u64 = 2_000;
 
 /// What stood at a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,6 +194,8 @@ pub fn note(engine: &Engine, row: &SandboxRow, run: Id, changes: &Changes) -> Re
     let untouched = Untouched::since_last_note(engine, row, &known)?;
     let fresh =
         |change: &&Change| change.path.is_within(&project) && known.of(&change.path).is_none();
+    let host = pen.host.clone();
+    let mut reader = host.reader();
     let mut nothing_at: Option<SandboxPath> = None;
     let mut complete = !changes.truncated && changes.unreadable == 0;
     for (count, change) in changes.list.iter().filter(fresh).enumerate() {
@@ -204,7 +208,9 @@ pub fn note(engine: &Engine, row: &SandboxRow, run: Id, changes: &Changes) -> Re
             complete = false;
             break;
         }
-        if !pen.write(&change.path, row.fork_ctime_ns)? {
+        let entry = reader.lookup(&change.path)?;
+        pen.note(&change.path, entry.as_ref(), row.fork_ctime_ns);
+        if entry.is_none() {
             nothing_at = Some(change.path.clone());
         }
     }
@@ -262,9 +268,7 @@ fn note_present<'a>(
     anew: bool,
 ) -> Result<()> {
     let mut pen = Pen { anew, landed: true, ..Pen::new(engine, row)? };
-    for path in paths {
-        pen.write(path, i64::MAX)?;
-    }
+    pen.note_all(paths, i64::MAX)?;
     pen.finish()
 }
 
@@ -283,14 +287,12 @@ pub fn note_staged<'a>(
     for path in paths.clone() {
         match known.of(path) {
             Some(states) => pen.copy(path, states, &known.dir),
-            None => drop(pen.write(path, from.fork_ctime_ns)?),
+            None => pen.note_all([path].into_iter(), from.fork_ctime_ns)?,
         }
     }
     pen.finish()?;
     let mut pen = Pen { host: shows.clone(), landed: true, ..Pen::new(engine, from)? };
-    for path in paths {
-        pen.write(path, i64::MAX)?;
-    }
+    pen.note_all(paths, i64::MAX)?;
     pen.finish()
 }
 
@@ -340,6 +342,7 @@ struct Pen {
     host: View,
     text: String,
     room_bytes: u64,
+    room_files: u64,
     anew: bool,
     landed: bool,
 }
@@ -354,15 +357,30 @@ impl Pen {
             host,
             text: String::new(),
             room_bytes: KEPT_SUM_MAX,
+            room_files: KEPT_FILES_MAX,
             anew: false,
             landed: false,
         })
     }
 
-    /// Notes one path; false when nothing stands there.
-    fn write(&mut self, path: &SandboxPath, marker_ns: i64) -> Result<bool> {
-        let entry = self.host.lookup(path)?;
-        let was = entry.as_ref().map(|entry| State {
+    /// Notes what stands at each path, in the order of a walk.
+    fn note_all<'p>(
+        &mut self,
+        paths: impl Iterator<Item = &'p SandboxPath>,
+        marker_ns: i64,
+    ) -> Result<()> {
+        let host = self.host.clone();
+        let mut reader = host.reader();
+        for path in paths {
+            let entry = reader.lookup(path)?;
+            self.note(path, entry.as_ref(), marker_ns);
+        }
+        Ok(())
+    }
+
+    /// Notes what stands at a path.
+    fn note(&mut self, path: &SandboxPath, entry: Option<&Entry>, marker_ns: i64) {
+        let was = entry.map(|entry| State {
             kind: entry.kind,
             mode: entry.mode,
             size: entry.size,
@@ -375,7 +393,6 @@ impl Pen {
             landed: self.landed,
         });
         self.line(&Line::Was { path: encode(path), was, anew: self.anew });
-        Ok(entry.is_some())
     }
 
     /// Notes what another sandbox has noted, with what it kept.
@@ -396,13 +413,16 @@ impl Pen {
 
     /// The digest of a small file or link, the former kept whole.
     fn keep(&mut self, path: &SandboxPath, entry: &Entry) -> Option<String> {
-        if entry.kind == EntryKind::File && entry.size > self.room_bytes.min(KEPT_BYTES_MAX) {
+        if entry.kind == EntryKind::File
+            && (entry.size > self.room_bytes.min(KEPT_BYTES_MAX) || self.room_files == 0)
+        {
             return None;
         }
         let content = content(&self.host, path, entry)?;
         let name = hex(&content);
         if entry.kind == EntryKind::File {
             self.room_bytes = self.room_bytes.saturating_sub(entry.size);
+            self.room_files -= 1;
             let target = self.dir.join(&name);
             if !target.exists() {
                 let part = self.dir.join(format!("{name}.{}", std::process::id()));

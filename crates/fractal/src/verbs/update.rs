@@ -9,7 +9,7 @@
 use super::promote::choose::paths;
 use super::promote::plan::is_complete;
 use super::promote::rehearse::put;
-use super::promote::weigh::{Live, Sides, Weighed, Wish};
+use super::promote::weigh::{Live, Side, Sides, Weighed, Wish};
 use crate::base::{self, Notes};
 use crate::view::path_of;
 use crate::{Caller, Engine, capture, insert_layer, record, stages, stale};
@@ -130,7 +130,13 @@ fn weigh(
     };
     let (before, ours) = (views.base(), views.top());
     let keep_owner = rustix::process::geteuid().is_root();
-    let sides = Sides { base: &before, ours: &ours, theirs: &target, live, keep_owner };
+    let sides = Sides {
+        base: Side::from(&before),
+        ours: Side::from(&ours),
+        theirs: Side::from(&target),
+        live,
+        keep_owner,
+    };
     let (keep, follow) =
         (paths(caller, &asked.ours, "--ours")?, paths(caller, &asked.theirs, "--theirs")?);
     let within =

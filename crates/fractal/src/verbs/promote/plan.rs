@@ -1,7 +1,7 @@
 //! Everything a promotion would do, decided without doing it.
 
 use super::choose::{Chosen, choose, paths};
-use super::weigh::{Live, Sides, Weighed, Wish};
+use super::weigh::{Live, Side, Sides, Weighed, Wish};
 use crate::base::Notes;
 use crate::view::path_of;
 use crate::{Caller, Engine};
@@ -72,9 +72,9 @@ pub fn plan(
     };
     let (base, ours) = (views.base(), views.top());
     let sides = Sides {
-        base: &base,
-        ours: &ours,
-        theirs: &theirs,
+        base: Side::from(&base),
+        ours: Side::from(&ours),
+        theirs: Side::from(&theirs),
         live,
         keep_owner: rustix::process::geteuid().is_root(),
     };
@@ -164,20 +164,25 @@ impl Draft<'_> {
         missing.iter().try_for_each(|dir| self.weigh(dir))
     }
 
+    /// Directories that are to go, or to become something else.
+    fn ending(&self) -> Vec<SandboxPath> {
+        let ending = self.wishes.values().filter(|wish| wish.ends_directory());
+        ending.map(|wish| wish.path.clone()).collect()
+    }
+
     /// What came into a directory that is to go, and that no layer of the
     /// sandbox has ever heard of.
     fn meet_strangers(&mut self) -> Result<()> {
-        let ending: Vec<SandboxPath> = (self.wishes.values())
-            .filter(|wish| wish.ends_directory())
-            .map(|wish| wish.path.clone())
-            .collect();
-        for dir in ending {
-            for entry in self.sides.theirs.read_dir(&dir)? {
+        let staying = Staying::of(&self.chosen);
+        let clashing: HashSet<String> =
+            self.conflicts.iter().map(|conflict| conflict.path.clone()).collect();
+        for dir in self.ending() {
+            for entry in self.sides.theirs.view.read_dir(&dir)? {
                 let path = dir.join(&entry.name)?;
-                let known = self.wishes.contains_key(&path)
-                    || self.chosen.staying().any(|stays| stays.is_within(&path))
-                    || self.conflicts.iter().any(|conflict| conflict.path == path.to_string());
-                if known {
+                if self.wishes.contains_key(&path)
+                    || staying.first_within(&path).is_some()
+                    || clashing.contains(&path.to_string())
+                {
                     continue;
                 }
                 if self.choice.theirs.iter().any(|at| path.is_within(at)) {
@@ -194,22 +199,35 @@ impl Draft<'_> {
     /// A directory stays while something in it does; what would take its
     /// place cannot, then.
     fn keep_directories(&mut self) {
-        let holds =
-            |dir: &SandboxPath, staying: &SandboxPath| staying != dir && staying.is_within(dir);
-        let ending: Vec<SandboxPath> = (self.wishes.values())
-            .filter(|wish| wish.ends_directory())
-            .map(|wish| wish.path.clone())
-            .collect();
-        for dir in ending {
-            let Some(stays) = self.chosen.staying().find(|path| holds(&dir, path)).cloned() else {
-                continue;
-            };
+        let staying = Staying::of(&self.chosen);
+        for dir in self.ending() {
+            let Some(stays) = staying.first_within(&dir) else { continue };
             let Some(wish) = self.wishes.remove(&dir) else { continue };
             if wish.new.is_some() {
                 let why = format!("a file would take its place, but {stays} stays in it");
                 self.conflicts.push(Conflict { path: dir.to_string(), why });
             }
         }
+    }
+}
+
+/// Paths that stay behind, sorted: there may be a whole build directory.
+struct Staying(Vec<SandboxPath>);
+
+impl Staying {
+    fn of(chosen: &Chosen) -> Staying {
+        let mut paths: Vec<SandboxPath> = chosen.staying().cloned().collect();
+        paths.sort();
+        Staying(paths)
+    }
+
+    /// The first of them at or below a path.
+    fn first_within(&self, path: &SandboxPath) -> Option<&SandboxPath> {
+        // Names that begin like the path lie between it and what is below it.
+        let itself = self.0.binary_search(path).ok().map(|at| &self.0[at]);
+        let below = [path.relative(), b"/"].concat();
+        let from = self.0.partition_point(|other| other.relative() < below.as_slice());
+        itself.or_else(|| self.0.get(from).filter(|other| other.is_within(path)))
     }
 }
 

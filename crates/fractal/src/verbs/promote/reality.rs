@@ -27,6 +27,10 @@ pub fn promote(
         return Err(Error::not_found(format!("{} is gone", row.directory.display()))
             .hint(format!("`fractal export {} -o FILE` keeps the sandbox's work", row.name)));
     }
+    // What the gate judges is what is written: nobody runs in it meanwhile.
+    let _hold = engine.store.hold_layer(row.top, true)?.ok_or_else(|| {
+        crate::living::busy(row, "something else starts, ends or is sealed in it")
+    })?;
     let first = plan(engine, caller, row, asked, Against::Host)?;
     if let Some(reply) = before_gate(engine, caller, row, asked, &first)? {
         return Ok(reply);
@@ -42,7 +46,9 @@ pub fn promote(
         engine.store.transact(|tx| tx.append(body))?;
         return Ok(progress.reply(Verdict::Applied, None, made));
     }
-    write(engine, caller, row, asked, &checks)
+    // Where nothing was checked, no time has passed.
+    let first = checks.is_empty().then_some(first);
+    write(engine, caller, row, asked, &checks, first)
 }
 
 /// Nothing to bring, something in the way, or only a rehearsal asked for.
@@ -115,16 +121,18 @@ fn patch(engine: &Engine, caller: &Caller, rehearsal: &Rehearsal<'_>) -> Result<
     })
 }
 
-/// Weighs once more, since the gate took its time, and writes.
+/// Writes; weighs once more before, where the gate took its time.
 fn write(
     engine: &Engine,
     caller: &Caller,
     row: &SandboxRow,
     asked: &Promote,
     checks: &[CheckReport],
+    mut first: Option<Plan>,
 ) -> Result<PromoteReply> {
     for _ in 0..TRIES {
-        let plan = plan(engine, caller, row, asked, Against::Host)?;
+        let again = || plan(engine, caller, row, asked, Against::Host);
+        let plan = first.take().map_or_else(again, Ok)?;
         if let Some(reply) = before_gate(engine, caller, row, asked, &plan)? {
             return Ok(reply);
         }

@@ -8,19 +8,43 @@
 use crate::apply::{Content, New, Seen, Step, What};
 use crate::base::{Count, Notes};
 use crate::merge::{self, merge};
-use fractal_jail::layer::{Entry, Source, View, same_content};
+use fractal_jail::layer::{Entry, Reader, Source, View, same_content};
 use fractal_model::{Applied, ChangeKind, Conflict, EntryKind, Result, SandboxPath};
+use std::cell::RefCell;
+use std::fs::File;
 use std::io::Read;
 
 /// The three trees, and what is known about the one that may have moved.
 pub struct Sides<'a> {
-    pub base: &'a View,
-    pub ours: &'a View,
-    pub theirs: &'a View,
+    pub base: Side<'a>,
+    pub ours: Side<'a>,
+    pub theirs: Side<'a>,
     /// Set where the target is the host.
     pub live: Option<Live<'a>>,
     /// Whether owners can be set in the target.
     pub keep_owner: bool,
+}
+
+/// One tree, looked at path by path in the order of a walk.
+pub struct Side<'a> {
+    pub view: &'a View,
+    reader: RefCell<Reader<'a>>,
+}
+
+impl<'a> From<&'a View> for Side<'a> {
+    fn from(view: &'a View) -> Side<'a> {
+        Side { view, reader: RefCell::new(view.reader()) }
+    }
+}
+
+impl Side<'_> {
+    fn lookup(&self, path: &SandboxPath) -> Result<Option<Entry>> {
+        Ok(self.reader.borrow_mut().lookup(path)?)
+    }
+
+    fn open_file(&self, path: &SandboxPath) -> Result<File> {
+        Ok(self.reader.borrow_mut().open_file(path)?)
+    }
 }
 
 /// A base that is the target itself.
@@ -123,7 +147,7 @@ impl Sides<'_> {
         if ours.as_ref().is_some_and(|entry| entry.kind == EntryKind::Special) {
             return Ok(Weighed::Skip);
         }
-        if same(self.ours, ours.as_ref(), self.theirs, theirs.as_ref(), path)? {
+        if same(&self.ours, ours.as_ref(), &self.theirs, theirs.as_ref(), path)? {
             return Ok(Weighed::Skip);
         }
         let moved = self.moved(path, ours.is_some(), theirs.as_ref())?;
@@ -163,17 +187,17 @@ impl Sides<'_> {
         let base = self.base.lookup(path)?;
         let on_host = match &base {
             Some(entry) => entry.source == Source::Host,
-            None => theirs.is_none() || self.base.layers.is_empty(),
+            None => theirs.is_none() || self.base.view.layers.is_empty(),
         };
         let Some(live) = self.live.as_ref().filter(|_| on_host) else {
             // A promotion moves what the target holds, not the layers below.
             let noted =
-                |live: &Live<'_>| live.notes.is_base(path, theirs, self.theirs, Count::Landed);
-            let still = same(self.base, base.as_ref(), self.theirs, theirs, path)?
+                |live: &Live<'_>| live.notes.is_base(path, theirs, self.theirs.view, Count::Landed);
+            let still = same(&self.base, base.as_ref(), &self.theirs, theirs, path)?
                 || self.live.as_ref().and_then(noted) == Some(true);
             return Ok(if still { Moved::No } else { Moved::Yes });
         };
-        Ok(match live.notes.is_base(path, theirs, self.theirs, Count::All) {
+        Ok(match live.notes.is_base(path, theirs, self.theirs.view, Count::All) {
             Some(true) => Moved::No,
             Some(false) => Moved::Yes,
             None if live.complete && path.is_within(&live.project) => match shown {
@@ -197,7 +221,7 @@ impl Sides<'_> {
             _ => {
                 let keeps = match theirs {
                     Some(old) if old.kind == EntryKind::File => {
-                        same_bytes(self.ours, self.theirs, path)?
+                        same_bytes(&self.ours, &self.theirs, path)?
                     }
                     _ => false,
                 };
@@ -218,7 +242,7 @@ impl Sides<'_> {
             return Ok(Merged::No);
         }
         let Some((base, mode)) = self.base_content(path)? else { return Ok(Merged::No) };
-        let (Some(mine), Some(other)) = (read(self.ours, path), read(self.theirs, path)) else {
+        let (Some(mine), Some(other)) = (read(&self.ours, path), read(&self.theirs, path)) else {
             return Ok(Merged::No);
         };
         let Some(text) = merge(&base, &mine, &other) else { return Ok(Merged::No) };
@@ -236,7 +260,7 @@ impl Sides<'_> {
         let noted = |count| self.live.as_ref().and_then(|live| live.notes.content(path, count));
         match self.base.lookup(path)? {
             Some(entry) if entry.source != Source::Host => {
-                let layer = || read(self.base, path).map(|text| (text, entry.mode));
+                let layer = || read(&self.base, path).map(|text| (text, entry.mode));
                 Ok(noted(Count::Landed).or_else(layer))
             }
             _ => Ok(noted(Count::All)),
@@ -246,9 +270,9 @@ impl Sides<'_> {
 
 /// Whether two trees hold the same at a path.
 fn same(
-    a_view: &View,
+    a_side: &Side<'_>,
     a: Option<&Entry>,
-    b_view: &View,
+    b_side: &Side<'_>,
     b: Option<&Entry>,
     path: &SandboxPath,
 ) -> Result<bool> {
@@ -256,12 +280,12 @@ fn same(
         (None, None) => Ok(true),
         (Some(a), Some(b)) => Ok(a.inode() == b.inode()
             || a.same_but_content(b)
-                && (a.kind != EntryKind::File || same_bytes(a_view, b_view, path)?)),
+                && (a.kind != EntryKind::File || same_bytes(a_side, b_side, path)?)),
         _ => Ok(false),
     }
 }
 
-fn same_bytes(a: &View, b: &View, path: &SandboxPath) -> Result<bool> {
+fn same_bytes(a: &Side<'_>, b: &Side<'_>, path: &SandboxPath) -> Result<bool> {
     let (a, b) = (a.open_file(path)?, b.open_file(path)?);
     let mut no_bound = u64::MAX;
     let same = same_content(&a, &b, &mut no_bound).map_err(|error| {
@@ -270,10 +294,10 @@ fn same_bytes(a: &View, b: &View, path: &SandboxPath) -> Result<bool> {
     Ok(same.unwrap_or(false))
 }
 
-fn read(view: &View, path: &SandboxPath) -> Option<Vec<u8>> {
+fn read(side: &Side<'_>, path: &SandboxPath) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let bound = merge::BYTES_MAX as u64 + 1;
-    view.open_file(path).ok()?.take(bound).read_to_end(&mut bytes).ok()?;
+    side.open_file(path).ok()?.take(bound).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 
