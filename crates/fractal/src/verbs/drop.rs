@@ -1,6 +1,6 @@
 //! `drop`: forget sandboxes. Legal in every state, and twice; records stay.
 
-use crate::{Caller, Engine, record, stages};
+use crate::{Caller, Config, Engine, Line, record, stages};
 use fractal_model::{Error, Id, RecordBody, Reply, Result};
 use fractal_store::{Reads, RunRow, SandboxRow, Tx, process_start};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub fn drop(engine: &Engine, caller: &Caller, selectors: &[String], force: bool)
             },
         }
     }
-    rows.iter().try_for_each(|row| refuse_stage(caller, row))?;
+    rows.iter().try_for_each(refuse_stage)?;
     for row in &rows {
         drop_row(engine, caller, row)?;
         dropped.push(row.name.clone());
@@ -33,19 +33,20 @@ pub fn drop(engine: &Engine, caller: &Caller, selectors: &[String], force: bool)
     Ok(Reply::Done { dropped })
 }
 
-/// A stage goes when the project's file no longer has it.
-fn refuse_stage(caller: &Caller, row: &SandboxRow) -> Result<()> {
-    let line = stages::line_of(caller, &row.directory);
-    let is_in = |line: &crate::Line| {
-        (0..line.stages.len()).any(|at| stages::row_name(line, at) == row.name)
-    };
-    match line {
-        Ok(line) if line.as_ref().is_some_and(is_in) && stages::is_stage(row) => {
-            Err(Error::denied(format!("`{}` is a stage of {}", row.name, row.directory.display()))
-                .hint("take it out of the project's fractal.toml first"))
-        }
-        _ => Ok(()),
+/// A stage goes when the project's file no longer has it. The file is read
+/// anew: a caller may have gone on without one that is broken.
+fn refuse_stage(row: &SandboxRow) -> Result<()> {
+    if !stages::is_stage(row) {
+        return Ok(());
     }
+    let line = Config::load(&row.directory, None)?.line();
+    let has_it =
+        |line: Line| (0..line.stages.len()).any(|at| stages::row_name(&line, at) == row.name);
+    if !line.is_some_and(has_it) {
+        return Ok(());
+    }
+    Err(Error::denied(format!("`{}` is a stage of {}", row.name, row.directory.display()))
+        .hint("take it out of the project's fractal.toml first"))
 }
 
 /// The id of a sandbox that was dropped, from its name or id.

@@ -208,6 +208,11 @@ fn a_check_at_a_gate_judges_the_stage_with_the_change_in_it() {
     let refused = stages[1].refused.as_ref().unwrap();
     assert_eq!(refused.why.as_deref(), Some("a check did not pass"));
     assert_eq!(refused.checks[0].name, "smoke");
+    world.make("u", "echo u > part; echo u > rest").unwrap();
+    let only = |sandbox: &str| Promote { only: vec!["part".into()], ..asked(sandbox) };
+    let reply = world.promote_with(only("u")).unwrap();
+    assert_eq!((reply.verdict, reply.applied.len()), (Verdict::Applied, 1), "{reply:?}");
+    assert_eq!(world.promote_with(only("verified")).err(), Some(Code::Invalid));
     world.make("t", "echo good > app").unwrap();
     let reply = world.promote("t");
     assert_eq!(reply.verdict, Verdict::Conflict, "two changes of one line: {reply:?}");

@@ -32,6 +32,10 @@ pub fn promote(engine: &Engine, caller: &Caller, asked: &Promote) -> Result<Opti
         return Ok(None);
     }
     let first = source.stage.map_or(0, |at| at + 1);
+    if source.stage.is_some() && !asked.only.is_empty() {
+        return Err(Error::invalid("what stands in a stage moves on as a whole")
+            .hint("`--only` chooses what of a sandbox comes into the first one"));
+    }
     let last = goal(&line, source.stage, asked.to.as_deref())?;
     walk(engine, caller, &line, source, asked, first..=last).map(Some)
 }

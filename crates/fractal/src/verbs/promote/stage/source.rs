@@ -3,7 +3,7 @@
 use crate::config::Line;
 use crate::stages::history::History;
 use crate::{Engine, stages};
-use fractal_model::{Error, Promote, Record, Result, StageKind};
+use fractal_model::{Promote, Record, Result, StageKind};
 use fractal_store::{Reads, SandboxRow};
 use std::collections::BTreeSet;
 
@@ -26,20 +26,17 @@ impl Source {
 
 /// What stands in a stage moves on as a whole: what travels was chosen when it
 /// came into the line. A directory and a branch hold the project only.
-pub fn narrowed(asked: &Promote, source: &Source, kind: &StageKind) -> Result<Promote> {
+pub fn narrowed(asked: &Promote, source: &Source, kind: &StageKind) -> Promote {
     let mut asked = asked.clone();
     if source.stage.is_some() {
-        if !asked.only.is_empty() {
-            return Err(Error::invalid("what stands in a stage moves on as a whole")
-                .hint("`--only` chooses what of a sandbox comes into the first one"));
-        }
+        asked.only.clear();
         (asked.ignored, asked.git, asked.outside) = (true, true, true);
         asked.allow_autorun = true;
     }
     if matches!(kind, StageKind::Directory(_) | StageKind::Git(_)) {
         asked.outside = false;
     }
-    Ok(asked)
+    asked
 }
 
 /// Who worked in a sandbox, or in those it was forked from.

@@ -58,7 +58,7 @@ impl<'a> Step<'a> {
         engine.require_idle(&source.row, "promote")?;
         let (row, history) = stages::settled(engine, caller, line, at)?;
         let kind = &line.stages[at].kind;
-        let asked = narrowed(asked, &source, kind)?;
+        let asked = narrowed(asked, &source, kind);
         let before = match source.stage {
             Some(_) => Some(stages::history(engine, &source.row)?),
             None => None,
