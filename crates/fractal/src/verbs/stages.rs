@@ -4,7 +4,7 @@
 use super::promote::stage::{frozen, tally};
 use crate::config::{Line, Stage};
 use crate::stages::history::{History, Landing};
-use crate::stages::{self};
+use crate::stages;
 use crate::{Caller, Engine};
 use fractal_model::{Error, Pending, Result, StageReport, StagesReply, format_iso_ms};
 use fractal_store::now_ms;

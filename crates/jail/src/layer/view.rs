@@ -46,8 +46,8 @@ impl Reader<'_> {
     /// What stands at a path, as [`View::lookup`] tells.
     pub fn lookup(&mut self, path: &SandboxPath) -> Result<Option<Entry>> {
         let fail = |errno| LayerError::io("look up", path, errno);
-        let Some((parent, name)) = split(path) else { return self.view.lookup(path) };
         let view = self.view;
+        let Some((parent, name)) = split(&view.real(path)) else { return view.lookup(path) };
         let Some(dir) = self.dir(parent).map_err(fail)? else { return Ok(None) };
         match dir.find(view, &name, 0).map_err(fail)? {
             Found::Entry(entry, _) => Ok(Some(entry)),
@@ -60,8 +60,8 @@ impl Reader<'_> {
         let fail = |errno| LayerError::io("open", path, errno);
         let missing = || LayerError::NotFound { path: path.clone() };
         let not_a_file = || LayerError::Kind { path: path.clone(), wanted: "regular file" };
-        let (parent, name) = split(path).ok_or_else(not_a_file)?;
         let view = self.view;
+        let (parent, name) = split(&view.real(path)).ok_or_else(not_a_file)?;
         let dir = self.dir(parent).map_err(fail)?.ok_or_else(missing)?;
         match dir.find(view, &name, 0).map_err(fail)? {
             Found::Absent | Found::Whiteout => Err(missing()),
@@ -76,7 +76,7 @@ impl Reader<'_> {
 
     fn dir(&mut self, path: SandboxPath) -> std::result::Result<Option<&Dir>, Errno> {
         if self.last.as_ref().is_none_or(|(known, _)| *known != path) {
-            let dir = self.view.dir(&path)?;
+            let dir = self.view.dir_at(&path)?;
             self.last = Some((path, dir));
         }
         Ok(self.last.as_ref().and_then(|(_, dir)| dir.as_ref()))

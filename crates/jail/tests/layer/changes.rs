@@ -112,6 +112,11 @@ fn one_directory_can_be_seen_at_the_place_of_another() {
     assert_eq!((read("/p/d/f"), read("/srv/live/d/f")), ("live".to_owned(), "live".to_owned()));
     assert_eq!(view.lookup(&path("/p/only")).expect("a look"), None);
     assert_eq!(view.read_dir(&path("/p")).expect("a list").len(), 1);
+    let inode = |entry: Option<fractal_jail::layer::Entry>| entry.map(|entry| entry.inode());
+    let live = inode(view.lookup(&path("/srv/live")).expect("a look"));
+    assert!(live.is_some());
+    assert_eq!(inode(view.lookup(&path("/p")).expect("a look")), live);
+    assert_eq!(inode(view.reader().lookup(&path("/p")).expect("a look")), live);
 }
 
 #[test]
