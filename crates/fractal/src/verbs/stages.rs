@@ -3,8 +3,8 @@
 
 use super::promote::stage::{frozen, tally};
 use crate::config::{Line, Stage};
-use crate::stages::history::{History, Landing};
 use crate::stages;
+use crate::stages::history::{History, Landing};
 use crate::{Caller, Engine};
 use fractal_model::{Error, Pending, Result, StageReport, StagesReply, format_iso_ms};
 use fractal_store::now_ms;

@@ -332,6 +332,24 @@ fn what_could_not_be_put_back_stands_unpublished_until_it_is_published() {
 }
 
 #[test]
+fn layers_follow_a_directory_that_has_everything_already() {
+    let mut world = World::with_stages("");
+    let live = world.dir.path().join("live");
+    fs::create_dir(&live).unwrap();
+    let directory = live.display();
+    world.staged(&format!(
+        "[[stage]]\nchecks = []\ndirectory = \"{directory}\"\n[[stage]]\nchecks = []\n"
+    ));
+    world.make("s", "echo v1 > app").unwrap();
+    // As a crash leaves it between the files and their record.
+    fs::write(live.join("app"), "v1\n").unwrap();
+    assert_eq!(world.promote("s").verdict, Verdict::Nothing);
+    assert_eq!(world.standing(), [Some("s".into()), None]);
+    assert_eq!(world.promote("verified").verdict, Verdict::Applied);
+    assert_eq!(world.shown("dev", "app"), "v1\n");
+}
+
+#[test]
 fn a_stage_takes_any_number_of_promotions() {
     let world = World::with_stages("[[stage]]\nchecks = []\n");
     world.make("s", "true").unwrap();

@@ -66,7 +66,7 @@ impl<'a> Step<'a> {
                 return Ok(self.named(progress.reply(Verdict::Gate, None, None)));
             }
         }
-        self.note_bases(weighed);
+        self.note_bases(&weighed.plan);
         // What is kept too long is only disk.
         let _ = stages::forget_older(self.engine, &self.row, &landing);
         if let Some(winner) = &progress.overruled {
@@ -191,14 +191,7 @@ impl<'a> Step<'a> {
         arrival: &Arrival,
     ) -> Result<()> {
         let records = self.records(weighed, checks, arrival)?;
-        let shows = self.engine.views(&self.row, self.row.base)?.top();
-        let against = Against::Stage(shows);
-        let asked = fractal_model::Promote {
-            // The directory had the last word about both sides' edits.
-            ours: vec!["/".to_owned()],
-            ..self.asked.clone()
-        };
-        let plan = plan(self.engine, self.caller, &self.source.row, &asked, against)?;
+        let plan = self.layers_lack()?;
         if plan.wishes.is_empty() {
             let Records { gave, received } = records;
             self.engine.store.transact(|tx| {
@@ -208,6 +201,38 @@ impl<'a> Step<'a> {
             return Ok(());
         }
         grow(self.engine, &self.row, &plan, records).map(drop)
+    }
+
+    /// What moves, weighed against the stage's layers alone.
+    fn layers_lack(&self) -> Result<Plan> {
+        let shows = self.engine.views(&self.row, self.row.base)?.top();
+        let asked = fractal_model::Promote {
+            // The directory had the last word about both sides' edits.
+            ours: vec!["/".to_owned()],
+            ..self.asked.clone()
+        };
+        plan(self.engine, self.caller, &self.source.row, &asked, Against::Stage(shows))
+    }
+
+    /// Where a directory has everything already, by a crash or by hand, the
+    /// layers follow; false when they have it too.
+    pub(super) fn catch_up(&self, weighed: &Weighed) -> Result<bool> {
+        if self.directory.is_none() {
+            return Ok(false);
+        }
+        let plan = self.layers_lack()?;
+        if plan.wishes.is_empty() {
+            return Ok(false);
+        }
+        let arrival = Arrival {
+            promotion: Some(new_id()),
+            // Whether it was published nobody knows: the next promotion does.
+            publish: self.stage().publish.clone(),
+            ..self.arrival(weighed, &[])
+        };
+        grow(self.engine, &self.row, &plan, self.records(weighed, &[], &arrival)?)?;
+        self.note_bases(&plan);
+        Ok(true)
     }
 
     /// The gate took its time: what it judged must be what is written.
@@ -327,8 +352,8 @@ impl<'a> Step<'a> {
     }
 
     /// Without these notes the next promotion is more careful, no more.
-    fn note_bases(&self, weighed: &Weighed) {
-        let paths = weighed.plan.wishes.iter().map(|wish| &wish.path);
+    fn note_bases(&self, plan: &Plan) {
+        let paths = plan.wishes.iter().map(|wish| &wish.path);
         let from = &self.source.row;
         let _ = match self.stage().kind {
             StageKind::Reality => base::note_promoted(self.engine, from, paths),

@@ -329,7 +329,7 @@ impl<'a> Step<'a> {
         }
         let arrival = self.arrival(weighed, &[]);
         let carried = stands.and_then(|landing| landing.arrival.carries);
-        if arrival.carries.is_some() && arrival.carries != carried {
+        if !self.catch_up(weighed)? && arrival.carries.is_some() && arrival.carries != carried {
             let mut received = record(self.caller, "promote", Some(&self.row));
             let promotion = Some(fractal_store::new_id());
             received.detail = detail(&Arrival { promotion, ..arrival })?;
