@@ -12,8 +12,8 @@
 //! taken for complete. Without notes the host's `ctime` decides alone, which
 //! errs towards conflicts.
 
-use crate::Engine;
 use crate::view::path_of;
+use crate::{Engine, stale};
 use fractal_jail::layer::{Changes, Entry, View};
 use fractal_model::{Change, EntryKind, Id, Result, SandboxPath};
 use fractal_store::SandboxRow;
@@ -435,8 +435,12 @@ impl Pen {
     fn finish(self) -> Result<()> {
         let path = file(&self.dir);
         let open = fs::OpenOptions::new().append(true).create(true).open(&path);
-        open.and_then(|mut notes| notes.write_all(self.text.as_bytes()))
-            .map_err(|error| failed(&path, &error))
+        // Whatever the run wrote lies before the time of the notes then.
+        open.and_then(|mut notes| {
+            notes.write_all(self.text.as_bytes())?;
+            stale::step_clock(&notes).map(|_| ())
+        })
+        .map_err(|error| failed(&path, &error))
     }
 }
 
