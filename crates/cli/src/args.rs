@@ -19,7 +19,8 @@ use std::path::PathBuf;
     arg_required_else_help = true,
     propagate_version = false,
     after_help = "Exit status: the program's own for `run` and `enter`; 124 time limit, 125 our \
-                  failure, 137 memory, disk or output limit, 2 usage, 4 denied, 5 conflict, 6 not found."
+                  failure, 137 memory, disk or output limit, 2 usage, 3 gate, 4 denied, 5 \
+                  conflict, 6 not found."
 )]
 pub struct Cli {
     #[command(flatten)]

@@ -61,7 +61,7 @@ pub fn tell_update(session: &Session, reply: &PromoteReply) -> Result<u8, Failur
         }
         Verdict::Nothing => session.note(&format!("{name} stands on today's reality already")),
         Verdict::Planned => session.note(&format!("would move {paths}; nothing was done")),
-        _ => closing(session, reply, name).iter().for_each(|line| session.note(line)),
+        _ => closing(session, reply, name).iter().for_each(|line| session.complain(line)),
     }
     Ok(0)
 }
@@ -78,8 +78,9 @@ pub fn remarks(session: &Session, reply: &PromoteReply) {
         session.note(note);
     }
     let name = reply.sandbox.as_deref().unwrap_or_default();
+    let is_refusal = status(reply) != 0;
     for line in closing(session, reply, name) {
-        session.note(&line);
+        if is_refusal { session.complain(&line) } else { session.note(&line) }
     }
 }
 
@@ -102,7 +103,7 @@ fn closing(session: &Session, reply: &PromoteReply, name: &str) -> Vec<String> {
     let here = session.directory();
     match reply.verdict {
         Verdict::Applied => vec![applied(reply, name)],
-        Verdict::Nothing => vec![format!("nothing to promote: {} has all of it", reply.stage)],
+        Verdict::Nothing => vec![format!("nothing to promote into {}", reply.stage)],
         Verdict::Planned => {
             let paths = plural(reply.applied.len(), "path");
             vec![format!("would promote {paths} into {}; nothing was written", reply.stage)]
@@ -166,18 +167,23 @@ fn checked(check: &CheckReport) -> String {
     let lines: Vec<String> = output.lines().map(|line| format!("    {}", plain(line))).collect();
     let tail = if lines.is_empty() { String::new() } else { format!("\n{}", lines.join("\n")) };
     let optional = if check.required { "" } else { " (not required)" };
-    format!("✗ {name}: {why}{optional}{tail}")
+    let mark = match check.result {
+        CheckResult::Error => '!',
+        CheckResult::Flaky => '~',
+        CheckResult::Pass | CheckResult::Fail => '✗',
+    };
+    format!("{mark} {name}: {why}{optional}{tail}")
 }
 
 fn left_out(left: &LeftOut) -> String {
     let count = plural(left.count as usize, "path");
     match left.why.as_str() {
         "ignored" => format!("left out: {count} that git ignores (--ignored)"),
-        "injected" => format!("left out: {count} that were copied in (--ignored)"),
+        "injected" => format!("left out: {count}, copied in (--ignored)"),
         "git" => format!("left out: {count} inside .git (--git)"),
         "outside" => format!("left out: {count} outside the project (--outside)"),
-        "special" => format!("left out: {count} that are fifos, sockets or devices"),
-        "only" => format!("left out: {count} that were not named"),
+        "special" => format!("left out: {count}: fifos, sockets, devices"),
+        "only" => format!("left out: {count}, not named"),
         "theirs" => format!("left as they are: {count}"),
         other => format!("left out: {count} ({other})"),
     }

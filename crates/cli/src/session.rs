@@ -130,6 +130,11 @@ impl Session {
         Ok(0)
     }
 
+    /// Says why something was not done, however quiet we are to be.
+    pub fn complain(&self, text: &str) {
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+
     /// Tells a person something on standard error.
     pub fn note(&self, text: &str) {
         if !self.quiet {

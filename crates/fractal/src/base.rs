@@ -74,6 +74,15 @@ enum Line {
         /// Nothing that was noted before counts any more.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         anew: bool,
+        /// The promotion that left it there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Id>,
+    },
+    /// A promotion was taken back (or brought again): what it left counts no
+    /// more (or again).
+    Undone {
+        undone: Id,
+        again: bool,
     },
 }
 
@@ -93,23 +102,35 @@ impl Notes {
         let dir = engine.store.base_dir(sandbox);
         let text = fs::read_to_string(file(&dir)).unwrap_or_default();
         let mut notes = Notes { dir, ..Notes::default() };
+        let mut all: BTreeMap<SandboxPath, Vec<(Option<State>, Option<Id>)>> = BTreeMap::new();
+        let mut undone: HashSet<Id> = HashSet::new();
         for line in text.lines() {
             match serde_json::from_str(line) {
                 Ok(Line::Run { run }) => notes.last_run = Some(run),
-                Ok(Line::Was { path, was, anew }) => {
+                Ok(Line::Was { path, was, anew, by }) => {
                     let Ok(path) = decode(&path) else { break };
-                    let states = notes.states.entry(path).or_default();
+                    let states = all.entry(path).or_default();
                     if anew {
                         states.clear();
                     }
-                    states.push(was);
+                    states.push((was, by));
                 }
+                Ok(Line::Undone { undone: id, again: true }) => drop(undone.remove(&id)),
+                Ok(Line::Undone { undone: id, again: false }) => drop(undone.insert(id)),
                 Err(_) => {
                     notes.last_run = None;
                     break;
                 }
             }
         }
+        let stands = |(was, by): (Option<State>, Option<Id>)| match by {
+            Some(by) if undone.contains(&by) => None,
+            _ => Some(was),
+        };
+        let standing = all.into_iter().map(|(path, states)| {
+            (path, states.into_iter().filter_map(stands).collect::<Vec<_>>())
+        });
+        notes.states = standing.collect();
         notes
     }
 
@@ -127,7 +148,9 @@ impl Notes {
         let mut above = path.parent();
         while let Some(dir) = above {
             match self.states.get(&dir) {
-                Some(states) if states.iter().all(Option::is_none) => return Some(states),
+                Some(states) if !states.is_empty() && states.iter().all(Option::is_none) => {
+                    return Some(states);
+                }
                 _ => above = dir.parent(),
             }
         }
@@ -243,13 +266,24 @@ impl Untouched {
 }
 
 /// After a promotion the host holds what the sandbox holds: that is its base
-/// from now on, beside what it was before.
+/// from now on, beside what it was before. Not so where two edits were joined:
+/// there the sandbox lacks one of them, and stands on what it stood on.
 pub fn note_promoted<'a>(
     engine: &Engine,
     row: &SandboxRow,
+    promotion: Option<Id>,
     paths: impl Iterator<Item = &'a SandboxPath>,
 ) -> Result<()> {
-    note_present(engine, row, paths, false)
+    let mut pen = Pen { by: promotion, landed: true, ..Pen::new(engine, row)? };
+    pen.note_all(paths, i64::MAX)?;
+    pen.finish()
+}
+
+/// A promotion was taken back, or brought again.
+pub fn note_undone(engine: &Engine, row: &SandboxRow, promotion: Id, again: bool) -> Result<()> {
+    let mut pen = Pen::new(engine, row)?;
+    pen.line(&Line::Undone { undone: promotion, again });
+    pen.finish()
 }
 
 /// The sandbox was moved onto what the host has now: nothing else is its base.
@@ -258,16 +292,7 @@ pub fn note_moved<'a>(
     row: &SandboxRow,
     paths: impl Iterator<Item = &'a SandboxPath>,
 ) -> Result<()> {
-    note_present(engine, row, paths, true)
-}
-
-fn note_present<'a>(
-    engine: &Engine,
-    row: &SandboxRow,
-    paths: impl Iterator<Item = &'a SandboxPath>,
-    anew: bool,
-) -> Result<()> {
-    let mut pen = Pen { anew, landed: true, ..Pen::new(engine, row)? };
+    let mut pen = Pen { anew: true, landed: true, ..Pen::new(engine, row)? };
     pen.note_all(paths, i64::MAX)?;
     pen.finish()
 }
@@ -345,6 +370,7 @@ struct Pen {
     room_files: u64,
     anew: bool,
     landed: bool,
+    by: Option<Id>,
 }
 
 impl Pen {
@@ -360,6 +386,7 @@ impl Pen {
             room_files: KEPT_FILES_MAX,
             anew: false,
             landed: false,
+            by: None,
         })
     }
 
@@ -392,7 +419,8 @@ impl Pen {
             sure: entry.ctime_ns < marker_ns || entry.kind == EntryKind::Directory,
             landed: self.landed,
         });
-        self.line(&Line::Was { path: encode(path), was, anew: self.anew });
+        let (anew, by) = (self.anew, self.by);
+        self.line(&Line::Was { path: encode(path), was, anew, by });
     }
 
     /// Notes what another sandbox has noted, with what it kept.
@@ -402,7 +430,8 @@ impl Pen {
                 // Without the content two edits of one text are not joined.
                 let _ = fs::copy(from.join(name), self.dir.join(name));
             }
-            self.line(&Line::Was { path: encode(path), was: was.clone(), anew: false });
+            let (path, was) = (encode(path), was.clone());
+            self.line(&Line::Was { path, was, anew: false, by: None });
         }
     }
 

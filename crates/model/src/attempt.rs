@@ -105,6 +105,13 @@ impl RankBy {
             "" => Err(Error::invalid("there is no way to rank").hint(
                 "use copeland, weighted, lexicographic, or a command that prints names, best first",
             )),
+            // A slip of the pen would run everything before it shows.
+            word if word.bytes().all(|byte| byte.is_ascii_alphabetic()) => Err(Error::invalid(
+                format!("`{word}` is no way to rank"),
+            )
+            .hint(
+                "use copeland, weighted, lexicographic, or a command with its path or arguments",
+            )),
             _ => Ok(RankBy::Command(text.to_owned())),
         }
     }

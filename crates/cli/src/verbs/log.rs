@@ -54,6 +54,10 @@ fn outcome(body: &RecordBody) -> String {
     if let Some(from) = text("from") {
         return came(&body.detail, &from);
     }
+    if let Some(verdict) = text("verdict") {
+        let undo = text("undo").map_or(String::new(), |id| format!(" (undo {id})"));
+        return format!("{verdict}: {}{undo}", shorten(&command(&body.detail)));
+    }
     if let Some(exit) = body.detail.get("exit").and_then(Value::as_i64) {
         return format!("exit {exit}: {}", shorten(&command(&body.detail)));
     }
@@ -71,6 +75,11 @@ fn outcome(body: &RecordBody) -> String {
     }
     if let Some(why) = text("why") {
         return format!("went back: {why}");
+    }
+    if let (Some(form), "promote") = (body.detail.get("form"), body.action.as_str()) {
+        let form =
+            form.as_str().map_or_else(|| form.to_string().replace(['{', '}', '"'], ""), plain);
+        return format!("{} as {form}", paths(&body.detail));
     }
     if let Some(stage) = text("stage") {
         return format!("{} into {stage}", paths(&body.detail));

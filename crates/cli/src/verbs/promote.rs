@@ -37,10 +37,10 @@ pub struct Promote {
     /// Bring only what lies at or below this path (repeatable)
     #[arg(long, value_name = "PATH", num_args = 1..)]
     only: Vec<String>,
-    /// Where both sides changed this path, take the sandbox's (repeatable)
+    /// Where both sides changed the same place, take the sandbox's (repeatable)
     #[arg(long, value_name = "PATH", num_args = 1..)]
     ours: Vec<String>,
-    /// Where both sides changed this path, leave what is there (repeatable)
+    /// Where both sides changed the same place, leave what is there (repeatable)
     #[arg(long, value_name = "PATH", num_args = 1..)]
     theirs: Vec<String>,
     /// Say what would happen and do nothing

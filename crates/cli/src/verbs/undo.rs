@@ -17,7 +17,7 @@ pub struct Undo {
     #[arg(value_name = "ID")]
     promotion: Option<String>,
     /// Say what would be put back and write nothing
-    #[arg(long)]
+    #[arg(long, short = 'n')]
     dry_run: bool,
 }
 
@@ -29,8 +29,11 @@ impl Undo {
             session.print_json(&reply)?;
         } else {
             session.print(&promotion::list(&reply, session.directory()))?;
-            promotion::conflicts(&reply, session.directory()).for_each(|line| session.note(&line));
-            session.note(&closing(&reply));
+            let refused = promotion::status(&reply) != 0;
+            let conflicts = promotion::conflicts(&reply, session.directory());
+            conflicts.for_each(|line| session.complain(&line));
+            let line = closing(&reply);
+            if refused { session.complain(&line) } else { session.note(&line) }
         }
         Ok(promotion::status(&reply))
     }

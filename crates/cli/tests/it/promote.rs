@@ -147,3 +147,28 @@ fn a_killed_promotion_is_finished_or_undone_by_the_next_command() {
     }
     assert!(outcomes.contains(&0), "the first was killed before it began");
 }
+
+#[test]
+fn what_chose_an_attempt_judges_its_promotion_too() {
+    let Some(world) = world(&[("a", "1\n")]) else { return };
+    world.ok(&["try", "--check", "free=test ! -e taken", "--each", "echo 2 > a"]);
+    world.write("taken", "");
+    let (status, reply) = world.json(&["promote", "--json"]);
+    assert_eq!((status, &reply["checks"][0]["name"]), (3, &json!("free")));
+    std::fs::remove_file(world.project().join("taken")).expect("it is there");
+    world.ok(&["promote"]);
+    assert_eq!(read(&world, "a"), "2\n");
+}
+
+#[test]
+fn quiet_leaves_out_notes_and_never_why_nothing_was_done() {
+    let Some(world) = world(&[("a", "1\n")]) else { return };
+    make(&world, "s", "echo 2 > a");
+    world.write("a", "3\n");
+    let answer = world.fractal(&["-q", "promote", "s"]);
+    assert!(answer.status == 5 && answer.err.contains("conflict: a:"), "{}", answer.err);
+    world.write("a", "1\n");
+    let answer = world.fractal(&["-q", "promote", "s"]);
+    assert_eq!((answer.status, answer.err.as_str()), (0, ""));
+    assert_eq!(world.fractal(&["try", "--rank", "copland", "--each", "true"]).status, 2);
+}

@@ -16,6 +16,7 @@ pub fn guard(engine: &Engine, caller: &Caller, asked: Guard, io: RunIo) -> Resul
         return Err(Error::invalid("guard makes a sandbox of its own, and keeps it")
             .hint("`fractal run --in S -- CMD`, then `fractal promote S`"));
     }
+    let command = asked_run.command.clone();
     let run = run::run(engine, caller, asked_run, io)?;
     let succeeded = run.outcome == Outcome::Exited && run.exit == 0;
     let promotion = match run.kept && succeeded {
@@ -25,7 +26,7 @@ pub fn guard(engine: &Engine, caller: &Caller, asked: Guard, io: RunIo) -> Resul
         }
         false => None,
     };
-    tell(engine, caller, &run, promotion.as_ref())?;
+    tell(engine, caller, &command, &run, promotion.as_ref())?;
     let promotion = promotion.transpose()?;
     let promoted = promotion.as_ref().is_some_and(|reply| reply.verdict == Verdict::Applied);
     Ok(GuardReply { run, promotion, promoted })
@@ -35,6 +36,7 @@ pub fn guard(engine: &Engine, caller: &Caller, asked: Guard, io: RunIo) -> Resul
 fn tell(
     engine: &Engine,
     caller: &Caller,
+    command: &[String],
     run: &RunReply,
     promotion: Option<&Result<PromoteReply>>,
 ) -> Result<()> {
@@ -42,18 +44,16 @@ fn tell(
     let mut body = record(caller, "guard", row.as_ref());
     body.sandbox = Some(run.id);
     body.name = Some(run.sandbox.clone());
-    let (verdict, undo) = match promotion {
-        None => (json!(null), json!(null)),
-        Some(Ok(reply)) => (json!(reply.verdict), json!(reply.undo)),
-        Some(Err(error)) => {
-            body.error = Some(error.code);
-            (json!(null), json!(null))
-        }
-    };
+    let reply = promotion.and_then(|promotion| promotion.as_ref().ok());
+    body.error = promotion.and_then(|promotion| promotion.as_ref().err()).map(|error| error.code);
+    let checks: Vec<_> = (reply.iter().flat_map(|reply| &reply.checks))
+        .map(|check| json!({ "name": check.name, "result": check.result }))
+        .collect();
     body.detail = json!({
-        "exit": run.exit, "outcome": run.outcome, "kept": run.kept,
+        "command": command, "exit": run.exit, "outcome": run.outcome, "kept": run.kept,
         "changes": run.changes.len(), "wall_ms": run.usage.wall_ms,
-        "verdict": verdict, "undo": undo,
+        "verdict": reply.map(|reply| reply.verdict), "checks": checks,
+        "undo": reply.and_then(|reply| reply.undo),
     });
     engine.store.transact(|tx| tx.append(body))?;
     Ok(())

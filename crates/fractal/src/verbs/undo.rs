@@ -7,7 +7,7 @@ use crate::apply::inverse::{Inverse, inverse};
 use crate::apply::{Job, Step, carry_out};
 use crate::{Caller, Engine, base, record};
 use fractal_model::{
-    Applied, ChangeKind, Code, Error, PromoteReply, RecordBody, Result, SandboxPath, Verdict,
+    Applied, ChangeKind, Code, Error, Id, PromoteReply, RecordBody, Result, Verdict,
 };
 use fractal_store::{ApplyRow, ApplyState, Reads};
 use serde_json::json;
@@ -28,12 +28,12 @@ pub fn undo(
     if !inverse.conflicts.is_empty() || dry_run {
         return Ok(reply);
     }
-    let paths: Vec<SandboxPath> = inverse.steps.iter().map(|step| step.path.clone()).collect();
     let job = Job { root: row.root.clone(), steps: inverse.steps, view: None, record };
     reply.undo = Some(carry_out(engine, job, Some(row.id))?.undo);
     // The sandbox it came from stands on what is there again.
     if let Some(sandbox) = row.sandbox.map_or(Ok(None), |id| engine.store.sandbox(id))? {
-        let _ = base::note_moved(engine, &sandbox, paths.iter());
+        let (promotion, stood) = origin(&rows, row);
+        let _ = base::note_undone(engine, &sandbox, promotion, !stood);
     }
     reply.verdict = if reply.applied.is_empty() { Verdict::Nothing } else { Verdict::Applied };
     Ok(reply)
@@ -100,14 +100,20 @@ fn touches(engine: &Engine, row: &ApplyRow, directory: &Path) -> bool {
 }
 
 fn is_promotion(rows: &[ApplyRow], row: &ApplyRow) -> bool {
-    let mut undone = row.undoes;
-    let mut promotes = true;
+    origin(rows, row).1
+}
+
+/// The promotion at the start of a chain of undos, and whether the row brings
+/// it or takes it back.
+fn origin(rows: &[ApplyRow], row: &ApplyRow) -> (Id, bool) {
+    let (mut id, mut undone, mut promotes) = (row.id, row.undoes, true);
     // Rows come newest first and point to older ones, so this ends.
-    while let Some(id) = undone {
+    while let Some(older) = undone {
         promotes = !promotes;
-        undone = rows.iter().find(|row| row.id == id).and_then(|row| row.undoes);
+        id = older;
+        undone = rows.iter().find(|row| row.id == older).and_then(|row| row.undoes);
     }
-    promotes
+    (id, promotes)
 }
 
 fn require_undoable(row: &ApplyRow) -> Result<()> {

@@ -35,9 +35,9 @@ fn any_verb() -> impl Strategy<Value = Verb> {
 
 type Value = Option<u8>;
 
-/// What the engine noted about a base: the value, and whether the sandbox
-/// certainly started from it.
-type Note = (Value, bool);
+/// What the engine noted about a base: the value, whether the sandbox
+/// certainly started from it, and the promotion that left it there.
+type Note = (Value, bool, Option<usize>);
 
 #[derive(Default)]
 struct Sandbox {
@@ -82,7 +82,7 @@ impl Model {
             let moved = file == written || self.view(&sandbox, file).is_none();
             if differs && moved && !sandbox.notes.contains_key(&file) {
                 let sure = self.edited[file] <= sandbox.forked || self.reality[file].is_none();
-                sandbox.notes.insert(file, vec![(self.reality[file], sure)]);
+                sandbox.notes.insert(file, vec![(self.reality[file], sure, None)]);
             }
         }
         self.boxes.insert(at, sandbox);
@@ -101,12 +101,12 @@ impl Model {
                 assert!(ours.is_some(), "what is deleted is noted");
                 continue;
             };
-            if notes.iter().any(|(value, sure)| *sure && *value == theirs) {
+            if notes.iter().any(|(value, sure, _)| *sure && *value == theirs) {
                 changes.push((file, theirs, ours));
                 continue;
             }
-            let last = notes.iter().rev().find(|(value, sure)| *sure && value.is_some());
-            let back = last.is_some_and(|(value, _)| *value == ours) && theirs.is_some();
+            let last = notes.iter().rev().find(|(value, sure, _)| *sure && value.is_some());
+            let back = last.is_some_and(|(value, ..)| *value == ours) && theirs.is_some();
             if !back {
                 return Verdict::Conflict;
             }
@@ -114,10 +114,11 @@ impl Model {
         if changes.is_empty() {
             return Verdict::Nothing;
         }
+        let number = self.promotions.len();
         for (file, _, ours) in &changes {
             self.edit(*file, *ours);
             let sandbox = self.boxes.get_mut(&at).expect("it was there");
-            sandbox.notes.entry(*file).or_default().push((*ours, true));
+            sandbox.notes.entry(*file).or_default().push((*ours, true, Some(number)));
         }
         self.promotions.push(Promotion { from: at, changes, undone: false });
         Verdict::Applied
@@ -137,8 +138,10 @@ impl Model {
         }
         for (file, old, _) in back {
             self.edit(*file, *old);
-            let sandbox = self.boxes.get_mut(&self.promotions[at].from).expect("none is dropped");
-            sandbox.notes.insert(*file, vec![(*old, true)]);
+        }
+        let sandbox = self.boxes.get_mut(&self.promotions[at].from).expect("none is dropped");
+        for notes in sandbox.notes.values_mut() {
+            notes.retain(|(.., by)| *by != Some(at));
         }
         self.promotions[at].undone = true;
         Ok(Verdict::Applied)

@@ -472,3 +472,27 @@ fn a_promotion_is_attested_and_tampering_shows() {
     let mode = fs::metadata(world.engine.home().join("keys/ed25519")).unwrap().mode();
     assert_eq!(mode & 0o777, 0o600, "the key is nobody else's");
 }
+
+#[test]
+fn an_edit_that_was_joined_once_is_never_taken_out_again() {
+    let world = World::new();
+    let text = |lines: &[(usize, &str)]| -> String {
+        let line = |n: usize| lines.iter().find(|(at, _)| *at == n).map(|(_, text)| *text);
+        (1..=10).map(|n| format!("{}\n", line(n).map_or(n.to_string(), str::to_owned))).collect()
+    };
+    world.write("a", &text(&[]));
+    world.make("s", "sed -i s/^9$/nine/ a").unwrap();
+    world.write("a", &text(&[(2, "two")]));
+    let joined = text(&[(2, "two"), (9, "nine")]);
+    assert_eq!(world.promote("s").verdict, Verdict::Applied);
+    assert_eq!(world.read("a"), joined);
+    assert_eq!(world.promote("s").verdict, Verdict::Nothing, "once is enough");
+    assert_eq!(world.read("a"), joined);
+    world.undo(None).unwrap();
+    assert_eq!(world.read("a"), text(&[(2, "two")]));
+    assert_eq!(world.promote("s").verdict, Verdict::Applied);
+    assert_eq!(world.read("a"), joined);
+    world.sh("s", "sed -i s/^6$/six/ a").unwrap();
+    assert_eq!(world.promote("s").verdict, Verdict::Applied);
+    assert_eq!(world.read("a"), text(&[(2, "two"), (6, "six"), (9, "nine")]));
+}

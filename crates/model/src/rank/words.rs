@@ -130,6 +130,11 @@ fn difference(
         (Criterion::Agreement, false) => "agrees less with the others",
     };
     let value = |at: usize| shown(field, at, criterion);
+    let idle = |at: usize| field.evidence[at].report.files_changed == 0;
+    if matches!(criterion, Criterion::Lines | Criterion::Files) && (idle(at) || idle(other)) {
+        let word = if idle(at) { "changed nothing" } else { "changed something" };
+        return word.to_owned();
+    }
     format!("{word} ({} against {})", value(at), value(other))
 }
 

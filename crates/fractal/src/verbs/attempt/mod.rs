@@ -190,7 +190,7 @@ fn write_down(engine: &Engine, caller: &Caller, plan: &Plan, reply: &TryReply) -
     let checks: Vec<&str> = plan.judging.checks.iter().map(|check| check.name.as_str()).collect();
     body.detail = json!({
         "attempts": reply.attempts.iter().map(attempt).collect::<Vec<_>>(),
-        "winner": reply.winner, "checks": checks, "rank": plan.judging.ranking.by.to_string(),
+        "winner": reply.winner, "checks": checks, "gate": plan.judging.checks, "rank": plan.judging.ranking.by.to_string(),
     });
     engine.store.transact(|tx| {
         if let Some(row) = &winner {

@@ -76,7 +76,7 @@ pub struct Judged<'a> {
 
 impl Plan {
     pub fn new(engine: &Engine, caller: &Caller, asked: Try) -> Result<Plan> {
-        let judging = Judging::new(
+        let mut judging = Judging::new(
             caller,
             Judged {
                 checks: &asked.checks,
@@ -87,6 +87,10 @@ impl Plan {
                 weights: &asked.weights,
             },
         )?;
+        // What bounds an attempt bounds its checks.
+        for check in &mut judging.checks {
+            check.time_ms = check.time_ms.or(asked.run.ask.limits.time_ms);
+        }
         let settings = caller.config.try_settings();
         let attempts = match asked.attempts.is_empty() {
             true => caller.config.attempts(),

@@ -18,7 +18,7 @@ pub use weigh::Wish;
 
 use crate::{Caller, Engine, record};
 use fractal_model::{
-    CheckReport, Code, Error, Id, Promote, PromoteReply, RecordBody, Result, Verdict,
+    Check, CheckReport, Code, Error, Id, Promote, PromoteReply, RecordBody, Result, Verdict,
 };
 use fractal_store::{Reads, SandboxRow};
 use plan::Plan;
@@ -56,8 +56,15 @@ fn target(engine: &Engine, row: &SandboxRow, to: Option<&str>) -> Result<Option<
     }
 }
 
-/// The attempt that a `try` chose, where a person promotes another one of it.
-fn overruled(engine: &Engine, row: &SandboxRow) -> Result<Option<String>> {
+/// The `try` that a sandbox was an attempt of.
+struct Tried {
+    /// The attempt that was chosen, where it was another one.
+    winner: Option<String>,
+    /// What every attempt had to pass.
+    checks: Vec<Check>,
+}
+
+fn tried(engine: &Engine, row: &SandboxRow) -> Result<Tried> {
     const LOOK_BACK: u64 = 1_000;
     let records = engine.store.journal(None, LOOK_BACK)?;
     let tries = records.iter().filter(|record| record.body.action == "try");
@@ -66,10 +73,11 @@ fn overruled(engine: &Engine, row: &SandboxRow) -> Result<Option<String>> {
         let mut ours = attempts.filter(|attempt| attempt["sandbox"] == row.name.as_str());
         if let Some(attempt) = ours.next() {
             let winner = detail["winner"].as_str().filter(|name| attempt["name"] != *name);
-            return Ok(winner.map(str::to_owned));
+            let checks = serde_json::from_value(detail["gate"].clone()).unwrap_or_default();
+            return Ok(Tried { winner: winner.map(str::to_owned), checks });
         }
     }
-    Ok(None)
+    Ok(Tried { winner: None, checks: Vec::new() })
 }
 
 /// How far a promotion came.

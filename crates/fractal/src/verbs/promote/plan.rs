@@ -6,7 +6,7 @@ use crate::base::Notes;
 use crate::view::path_of;
 use crate::{Caller, Engine};
 use fractal_jail::layer::View;
-use fractal_model::{Applied, Change, Conflict, Promote, Record, Result, SandboxPath};
+use fractal_model::{Applied, Change, Conflict, Error, Promote, Record, Result, SandboxPath};
 use fractal_store::{Reads, SandboxRow};
 use std::collections::{BTreeMap, HashSet};
 
@@ -107,10 +107,14 @@ struct Choice {
 
 impl Choice {
     fn read(caller: &Caller, asked: &Promote) -> Result<Choice> {
-        Ok(Choice {
+        let choice = Choice {
             ours: paths(caller, &asked.ours, "--ours")?,
             theirs: paths(caller, &asked.theirs, "--theirs")?,
-        })
+        };
+        match choice.ours.iter().find(|path| choice.theirs.contains(path)) {
+            Some(path) => Err(Error::invalid(format!("{path} is both `--ours` and `--theirs`"))),
+            None => Ok(choice),
+        }
     }
 }
 

@@ -2,13 +2,13 @@
 
 use super::plan::{Against, Plan, plan};
 use super::rehearse::Rehearsal;
-use super::{Progress, REALITY, git, overruled, stopped};
+use super::{Progress, REALITY, git, stopped, tried};
 use crate::apply::{Job, apply};
 use crate::verbs::diff::{self, DiffFormat};
 use crate::view::path_of;
-use crate::{Caller, Engine, attest, base};
+use crate::{Caller, Engine, attest, base, stages};
 use fractal_model::{
-    Check, CheckReport, Code, Error, Form, Id, Promote, PromoteReply, Result, Verdict,
+    Check, CheckReport, Code, Error, Form, Id, Promote, PromoteReply, Result, StageKind, Verdict,
 };
 use fractal_store::{Reads, SandboxRow, new_id};
 use serde_json::{Value, json};
@@ -26,6 +26,9 @@ pub fn promote(
     if !row.directory.is_dir() {
         return Err(Error::not_found(format!("{} is gone", row.directory.display()))
             .hint(format!("`fractal export {} -o FILE` keeps the sandbox's work", row.name)));
+    }
+    if let Form::Branch(name) = &asked.form {
+        refuse_stage(caller, row, name)?;
     }
     // What the gate judges is what is written: nobody runs in it meanwhile.
     let _hold = engine.store.hold_layer(row.top, true)?.ok_or_else(|| {
@@ -51,6 +54,18 @@ pub fn promote(
     write(engine, caller, row, asked, &checks, first)
 }
 
+/// A branch that is a stage has a gate of its own, which this would go around.
+fn refuse_stage(caller: &Caller, row: &SandboxRow, branch: &str) -> Result<()> {
+    let line = stages::line_of(caller, &row.directory)?;
+    let kind = StageKind::Git(branch.to_owned());
+    let stage = line.iter().flat_map(|line| &line.stages).find(|stage| stage.kind == kind);
+    stage.map_or(Ok(()), |stage| {
+        Err(Error::denied(format!("the branch `{branch}` is the stage `{}`", stage.name)).hint(
+            format!("`fractal promote {} --to {}` goes through its gate", row.name, stage.name),
+        ))
+    })
+}
+
 /// Nothing to bring, something in the way, or only a rehearsal asked for.
 fn before_gate(
     engine: &Engine,
@@ -59,8 +74,13 @@ fn before_gate(
     asked: &Promote,
     plan: &Plan,
 ) -> Result<Option<PromoteReply>> {
-    let progress = progress(row, plan, Vec::new());
+    let mut progress = progress(row, plan, Vec::new());
     if asked.dry_run {
+        let names: Vec<String> =
+            checks(engine, caller, row, asked)?.into_iter().map(|check| check.name).collect();
+        if !names.is_empty() {
+            progress.notes.push(format!("checks that were not run now: {}", names.join(", ")));
+        }
         let verdict =
             stopped(plan, asked.allow_autorun).map_or(Verdict::Planned, |(verdict, _)| verdict);
         return Ok(Some(progress.reply(verdict, None, None)));
@@ -83,7 +103,7 @@ fn gate(
     asked: &Promote,
     plan: &Plan,
 ) -> Result<(Vec<CheckReport>, Option<String>)> {
-    let checks = checks(caller, asked);
+    let checks = checks(engine, caller, row, asked)?;
     if checks.is_empty() && asked.form == Form::Files {
         return Ok((Vec::new(), None));
     }
@@ -103,12 +123,20 @@ fn gate(
     Ok((reports, made))
 }
 
-/// The gate's checks, and those asked for on top; a name of both is asked.
-fn checks(caller: &Caller, asked: &Promote) -> Vec<Check> {
+/// The gate's checks, those that chose it among attempts, and those asked for;
+/// of two with one name the later one counts.
+fn checks(
+    engine: &Engine,
+    caller: &Caller,
+    row: &SandboxRow,
+    asked: &Promote,
+) -> Result<Vec<Check>> {
     let mut list = caller.config.checks();
-    list.retain(|check| asked.checks.iter().all(|other| other.name != check.name));
-    list.extend(asked.checks.iter().cloned());
-    list
+    for check in tried(engine, row)?.checks.iter().chain(&asked.checks) {
+        list.retain(|other| other.name != check.name);
+        list.push(check.clone());
+    }
+    Ok(list)
 }
 
 fn patch(engine: &Engine, caller: &Caller, rehearsal: &Rehearsal<'_>) -> Result<String> {
@@ -137,7 +165,7 @@ fn write(
             return Ok(reply);
         }
         let mut progress = progress(row, &plan, checks.to_vec());
-        progress.overruled = overruled(engine, row)?;
+        progress.overruled = tried(engine, row)?.winner;
         if let Some(winner) = &progress.overruled {
             progress.notes.push(format!("this overrules the ranking, which chose `{winner}`"));
         }
@@ -150,8 +178,9 @@ fn write(
         match apply(engine, job) {
             Ok(done) => {
                 // Without these notes the next promotion is more careful.
-                let paths = plan.wishes.iter().map(|wish| &wish.path);
-                let _ = base::note_promoted(engine, row, paths);
+                let whole = plan.wishes.iter().filter(|wish| !wish.merged);
+                let paths = whole.map(|wish| &wish.path);
+                let _ = base::note_promoted(engine, row, Some(done.undo), paths);
                 if let Err(error) = attested(engine, row, REALITY, done.undo, checks) {
                     progress.notes.push(format!("there is no attestation: {error}"));
                 }

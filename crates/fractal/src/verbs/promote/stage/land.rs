@@ -353,10 +353,11 @@ impl<'a> Step<'a> {
 
     /// Without these notes the next promotion is more careful, no more.
     fn note_bases(&self, plan: &Plan) {
-        let paths = plan.wishes.iter().map(|wish| &wish.path);
+        let whole = plan.wishes.iter().filter(|wish| !wish.merged);
+        let paths = whole.map(|wish| &wish.path);
         let from = &self.source.row;
         let _ = match self.stage().kind {
-            StageKind::Reality => base::note_promoted(self.engine, from, paths),
+            StageKind::Reality => base::note_promoted(self.engine, from, None, paths),
             _ => self
                 .shows()
                 .and_then(|shows| base::note_staged(self.engine, from, &self.row, &shows, paths)),

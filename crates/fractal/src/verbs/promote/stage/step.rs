@@ -9,7 +9,7 @@ use crate::stages::digest::digest;
 use crate::stages::history::{Arrival, History};
 use crate::verbs::promote::plan::{Against, Plan, plan};
 use crate::verbs::promote::rehearse::Rehearsal;
-use crate::verbs::promote::{Progress, git, overruled, stopped};
+use crate::verbs::promote::{Progress, git, stopped, tried};
 use crate::view::path_of;
 use crate::{Caller, Engine, record};
 use fractal_model::{
@@ -69,7 +69,7 @@ impl<'a> Step<'a> {
         };
         let overruled = match source.stage {
             Some(_) => None,
-            None => overruled(engine, &source.row)?,
+            None => tried(engine, &source.row)?.winner,
         };
         let directory = match kind {
             StageKind::Directory(path) => Some(directory(Path::new(path), line)?),
