@@ -12,8 +12,8 @@ use serde::Serialize;
 ///
 /// Checks and score are those given here, or those in fractal.toml; time and
 /// memory are those of the latest run in each. Files that several of them
-/// changed are listed as `same` (they made the same of it) or `clash` (only one
-/// of them can be promoted as it is).
+/// changed are listed as `same` (they made the same of it) or `clash` (they did
+/// not: promoting both joins edits of different places and reports the others).
 ///
 /// Exit status: 0 when one is best, 3 when none passes.
 #[derive(clap::Args)]
