@@ -6,16 +6,20 @@ use super::{Progress, REALITY, git, stopped, tried};
 use crate::apply::{Job, apply};
 use crate::verbs::diff::{self, DiffFormat};
 use crate::view::path_of;
-use crate::{Caller, Engine, attest, base, stages};
+use crate::{Caller, Engine, attest, base, living, stages};
 use fractal_model::{
     Check, CheckReport, Code, Error, Form, Id, Promote, PromoteReply, Result, StageKind, Verdict,
 };
-use fractal_store::{Reads, SandboxRow, new_id};
+use fractal_store::{LayerHold, Reads, SandboxRow, new_id};
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// How often it is planned again when reality moves while it is written.
 const TRIES: usize = 3;
+
+/// How long it waits for a run that ends.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 pub fn promote(
     engine: &Engine,
@@ -31,9 +35,7 @@ pub fn promote(
         refuse_stage(caller, row, name)?;
     }
     // What the gate judges is what is written: nobody runs in it meanwhile.
-    let _hold = engine.store.hold_layer(row.top, true)?.ok_or_else(|| {
-        crate::living::busy(row, "something else starts, ends or is sealed in it")
-    })?;
+    let _hold = hold(engine, row)?;
     let first = plan(engine, caller, row, asked, Against::Host)?;
     if let Some(reply) = before_gate(engine, caller, row, asked, &first)? {
         return Ok(reply);
@@ -52,6 +54,21 @@ pub fn promote(
     // Where nothing was checked, no time has passed.
     let first = checks.is_empty().then_some(first);
     write(engine, caller, row, asked, &checks, first)
+}
+
+/// Keeps others from running in the sandbox. A run that has just ended may
+/// still be on its way out.
+fn hold(engine: &Engine, row: &SandboxRow) -> Result<LayerHold> {
+    let start = Instant::now();
+    loop {
+        if let Some(hold) = engine.store.hold_layer(row.top, true)? {
+            return Ok(hold);
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(living::busy(row, "something else starts, ends or is sealed in it"));
+        }
+        std::thread::sleep(Duration::from_millis(3));
+    }
 }
 
 /// A branch that is a stage has a gate of its own, which this would go around.
