@@ -12,6 +12,7 @@
 //! taken for complete. Without notes the host's `ctime` decides alone, which
 //! errs towards conflicts.
 
+use crate::apply::Bytes;
 use crate::view::path_of;
 use crate::{Engine, stale};
 use fractal_jail::layer::{Changes, Entry, View};
@@ -86,12 +87,20 @@ enum Line {
     },
 }
 
+/// A state, and the promotion that left it there.
+struct Noted {
+    was: Option<State>,
+    by: Option<Id>,
+}
+
 /// All that is known about the base of one sandbox.
 #[derive(Debug, Default)]
 pub struct Notes {
     dir: PathBuf,
     /// Every state that counts as the base, oldest first; `None` is nothing.
     states: BTreeMap<SandboxPath, Vec<Option<State>>>,
+    /// Paths that a promotion left as the first of these.
+    promoted: HashSet<SandboxPath>,
     /// The last run whose notes are complete.
     last_run: Option<Id>,
 }
@@ -102,7 +111,7 @@ impl Notes {
         let dir = engine.store.base_dir(sandbox);
         let text = fs::read_to_string(file(&dir)).unwrap_or_default();
         let mut notes = Notes { dir, ..Notes::default() };
-        let mut all: BTreeMap<SandboxPath, Vec<(Option<State>, Option<Id>)>> = BTreeMap::new();
+        let mut all: BTreeMap<SandboxPath, Vec<Noted>> = BTreeMap::new();
         let mut undone: HashSet<Id> = HashSet::new();
         for line in text.lines() {
             match serde_json::from_str(line) {
@@ -113,7 +122,7 @@ impl Notes {
                     if anew {
                         states.clear();
                     }
-                    states.push((was, by));
+                    states.push(Noted { was, by });
                 }
                 Ok(Line::Undone { undone: id, again: true }) => drop(undone.remove(&id)),
                 Ok(Line::Undone { undone: id, again: false }) => drop(undone.insert(id)),
@@ -123,15 +132,26 @@ impl Notes {
                 }
             }
         }
-        let stands = |(was, by): (Option<State>, Option<Id>)| match by {
-            Some(by) if undone.contains(&by) => None,
-            _ => Some(was),
-        };
-        let standing = all.into_iter().map(|(path, states)| {
-            (path, states.into_iter().filter_map(stands).collect::<Vec<_>>())
-        });
-        notes.states = standing.collect();
+        for (path, mut states) in all {
+            states.retain(|noted| noted.by.is_none_or(|by| !undone.contains(&by)));
+            // What a promotion left is the base from then on, and nothing else.
+            if let Some(last) = states.iter().rposition(|noted| noted.by.is_some()) {
+                states.drain(..last);
+                notes.promoted.insert(path.clone());
+            }
+            notes.states.insert(path, states.into_iter().map(|noted| noted.was).collect());
+        }
         notes
+    }
+
+    /// Whether a sandbox still has what a promotion brought from it.
+    pub fn is_promoted(&self, path: &SandboxPath, ours: Option<&Entry>, view: &View) -> bool {
+        let states = self.states.get(path).filter(|_| self.promoted.contains(path));
+        match (states.and_then(|states| states.first()), ours) {
+            (Some(None), None) => true,
+            (Some(Some(was)), Some(ours)) => was.is_value_of(ours, || digest(view, path, ours)),
+            _ => false,
+        }
     }
 
     /// The last run that was noted completely.
@@ -170,15 +190,9 @@ impl Notes {
         Some(states.iter().any(|was| match (was, now) {
             (None, None) => count == Count::All,
             (Some(was), Some(now)) if was.counts(count) => {
+                let read = || digest(host, path, now);
                 was.same_inode(now)
-                    || was.same_shape(now)
-                        && match was.sha256 {
-                            None => was.kind == EntryKind::Directory,
-                            Some(_) => {
-                                let read = || digest(host, path, now);
-                                *hash.get_or_insert_with(read) == was.sha256
-                            }
-                        }
+                    || was.is_value_of(now, || hash.get_or_insert_with(read).clone())
             }
             _ => false,
         }))
@@ -196,6 +210,14 @@ impl Notes {
 impl State {
     fn counts(&self, count: Count) -> bool {
         self.sure && (self.landed || count == Count::All)
+    }
+
+    fn is_value_of(&self, now: &Entry, digest: impl FnOnce() -> Option<String>) -> bool {
+        self.same_shape(now)
+            && match self.sha256 {
+                None => self.kind == EntryKind::Directory,
+                Some(_) => digest() == self.sha256,
+            }
     }
 
     fn same_inode(&self, now: &Entry) -> bool {
@@ -266,7 +288,7 @@ impl Untouched {
 }
 
 /// After a promotion the host holds what the sandbox holds: that is its base
-/// from now on, beside what it was before. Not so where two edits were joined:
+/// from now on, until it is taken back. Not so where two edits were joined:
 /// there the sandbox lacks one of them, and stands on what it stood on.
 pub fn note_promoted<'a>(
     engine: &Engine,
@@ -511,35 +533,14 @@ fn failed(path: &Path, error: &std::io::Error) -> fractal_model::Error {
     fractal_model::Error::internal(format!("cannot write {}: {error}", path.display()))
 }
 
-/// Names are bytes; what is no plain text is written as `%41`.
+/// A path as text, whatever its bytes are.
 pub fn encode(path: &SandboxPath) -> String {
-    let mut text = String::new();
-    for byte in path.relative() {
-        match byte {
-            b'%' | 0..=0x1f | 0x7f.. => text.push_str(&format!("%{byte:02x}")),
-            plain => text.push(char::from(*plain)),
-        }
-    }
-    text
+    Bytes(path.relative().to_vec()).into()
 }
 
 pub fn decode(text: &str) -> Result<SandboxPath> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let code = tail.get(..2).and_then(|code| std::str::from_utf8(code).ok());
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) if *first == b'%' => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    SandboxPath::parse(bytes)
+    let bytes = Bytes::try_from(text.to_owned()).map_err(fractal_model::Error::invalid)?;
+    SandboxPath::parse(bytes.0)
 }
 
 #[cfg(test)]

@@ -27,9 +27,13 @@ pub trait Reads {
         self.ask(|conn| one(conn, &sql, [name], SandboxRow::read))
     }
 
-    /// The most recently touched sandbox that was made in this directory.
+    /// The most recently touched sandbox that was made in this directory, but
+    /// for those that a verb made for itself.
     fn latest_in(&self, directory: &Path) -> Result<Option<SandboxRow>> {
-        let sql = sandbox_sql("WHERE directory = ?1 ORDER BY touched_ms DESC, id DESC LIMIT 1");
+        let sql = sandbox_sql(
+            "WHERE directory = ?1 AND template NOT IN ('gate', 'stage') \
+             ORDER BY touched_ms DESC, id DESC LIMIT 1",
+        );
         self.ask(|conn| one(conn, &sql, [directory.as_os_str().as_bytes()], SandboxRow::read))
     }
 

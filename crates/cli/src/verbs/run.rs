@@ -22,12 +22,13 @@ use std::os::fd::{AsFd, OwnedFd};
 #[command(override_usage = "fractal run [OPTIONS] -- CMD...")]
 pub struct Run {
     /// Run in this sandbox
-    #[arg(long = "in", value_name = "S", conflicts_with_all = ["name", "rm"])]
+    #[arg(long = "in", value_name = "S", conflicts_with = "name")]
     sandbox: Option<String>,
     /// Keep the new sandbox under this name
     #[arg(long, value_name = "NAME", conflicts_with = "rm")]
     name: Option<String>,
-    /// Drop the new sandbox afterwards, whatever changed
+    /// Drop the new sandbox afterwards, whatever changed; with `--in`, run in a
+    /// throw-away child
     #[arg(long)]
     rm: bool,
     /// Set a variable inside; without a value, pass on the caller's (repeatable)

@@ -172,3 +172,28 @@ fn quiet_leaves_out_notes_and_never_why_nothing_was_done() {
     assert_eq!((answer.status, answer.err.as_str()), (0, ""));
     assert_eq!(world.fractal(&["try", "--rank", "copland", "--each", "true"]).status, 2);
 }
+
+#[test]
+fn the_gate_is_the_projects_and_only_grows() {
+    let Some(world) = world(&[("a", "1\n")]) else { return };
+    world.write("fractal.toml", "[[check]]\nname = \"x\"\ncommand = \"false\"\n");
+    make(&world, "s", "echo 2 > a");
+    let project = world.project().display().to_string();
+    let elsewhere = world.root().display().to_string();
+    for directory in [&project, &elsewhere] {
+        assert_eq!(world.fractal(&["-C", directory, "promote", "s"]).status, 3, "{directory}");
+    }
+    assert_eq!(world.fractal(&["promote", "s", "--check", "x=true"]).status, 3);
+    let (ours, theirs) = (["--ours", "a"], ["--theirs", "a"]);
+    let both = [&["promote", "s"][..], &ours, &theirs].concat();
+    assert_eq!(world.fractal(&both).status, 2, "one path cannot be both");
+    assert_eq!(read(&world, "a"), "1\n");
+}
+
+#[test]
+fn a_link_in_the_place_of_a_watched_directory_needs_a_word() {
+    let Some(world) = world(&[]) else { return };
+    make(&world, "s", "mkdir d; echo {} > d/tasks.json; ln -s d .vscode");
+    let answer = world.fractal(&["promote", "s"]);
+    assert!(answer.status == 4 && answer.err.contains(".vscode"), "{}", answer.err);
+}

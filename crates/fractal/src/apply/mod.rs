@@ -26,6 +26,7 @@ mod trouble;
 mod work;
 
 pub(crate) use disk::Hook;
+pub(crate) use plan::Bytes;
 pub(crate) use recover::recover;
 
 use crate::Engine;

@@ -200,7 +200,7 @@ impl Head {
 /// everything else and `%` as `%` and two hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(super) struct Bytes(pub Vec<u8>);
+pub(crate) struct Bytes(pub Vec<u8>);
 
 impl From<Bytes> for String {
     fn from(bytes: Bytes) -> String {

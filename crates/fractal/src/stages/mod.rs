@@ -44,9 +44,14 @@ pub fn refuse_write(row: &SandboxRow, verb: &str) -> Result<()> {
 
 /// The stages that apply to a directory, whoever asks from wherever.
 pub fn line_of(caller: &Caller, directory: &Path) -> Result<Option<Line>> {
+    Ok(config_of(caller, directory)?.line())
+}
+
+/// The settings of a project.
+pub fn config_of(caller: &Caller, directory: &Path) -> Result<Config> {
     match directory == caller.directory {
-        true => Ok(caller.config.line()),
-        false => Ok(Config::load(directory, None)?.line()),
+        true => Ok(caller.config.clone()),
+        false => Config::load(directory, None),
     }
 }
 

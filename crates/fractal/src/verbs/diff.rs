@@ -79,6 +79,11 @@ pub fn changes(
             row.name
         )));
     }
+    if found.unreadable > 0 {
+        let message = format!("parts of what `{}` changed cannot be read", row.name);
+        return Err(Error::denied(message)
+            .hint(format!("make them readable with `fractal enter {}`", row.name)));
+    }
     Ok((views, found.list))
 }
 

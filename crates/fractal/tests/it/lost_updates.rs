@@ -101,8 +101,14 @@ impl Model {
                 assert!(ours.is_some(), "what is deleted is noted");
                 continue;
             };
+            // What a promotion left is the base from then on.
+            let from = notes.iter().rposition(|(.., by)| by.is_some()).unwrap_or(0);
+            let notes = &notes[from..];
             if notes.iter().any(|(value, sure, _)| *sure && *value == theirs) {
                 changes.push((file, theirs, ours));
+                continue;
+            }
+            if notes.first().is_some_and(|(value, _, by)| by.is_some() && *value == ours) {
                 continue;
             }
             let last = notes.iter().rev().find(|(value, sure, _)| *sure && value.is_some());

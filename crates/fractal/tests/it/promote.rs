@@ -496,3 +496,20 @@ fn an_edit_that_was_joined_once_is_never_taken_out_again() {
     assert_eq!(world.promote("s").verdict, Verdict::Applied);
     assert_eq!(world.read("a"), text(&[(2, "two"), (6, "six"), (9, "nine")]));
 }
+
+#[test]
+fn what_is_taken_out_by_hand_after_a_promotion_stays_out() {
+    let world = World::new();
+    world.write("old", "0");
+    world.write("gone", "0");
+    world.make("s", "echo n > n; echo 1 > old; rm gone").unwrap();
+    assert_eq!(world.promote("s").verdict, Verdict::Applied);
+    fs::remove_file(world.file("n")).unwrap();
+    world.write("old", "0");
+    world.write("gone", "0");
+    world.sh("s", "echo z > z").unwrap();
+    let reply = world.promote("s");
+    assert_eq!(reply.applied.len(), 1, "{reply:?}");
+    assert!(!world.file("n").exists());
+    assert_eq!((world.read("old").as_str(), world.read("gone").as_str()), ("0", "0"));
+}

@@ -160,6 +160,25 @@ pub fn is_autorun(path: &SandboxPath) -> bool {
     })
 }
 
+/// Whether files below this path would run by themselves: a link there puts
+/// any directory in the place of one that is looked into.
+pub fn is_above_autorun(path: &SandboxPath) -> bool {
+    let parts: Vec<&[u8]> = path.components().collect();
+    (0..parts.len()).any(|from| {
+        let rows = INDEX.get(parts[from]).into_iter().flatten();
+        rows.into_iter().any(|at| match at {
+            At::Root(pattern) => from == 0 && begins(pattern, &parts),
+            At::Anywhere(pattern) => begins(pattern, &parts[from..]),
+        })
+    })
+}
+
+fn begins(pattern: &str, parts: &[&[u8]]) -> bool {
+    let wants: Vec<&str> = pattern.split('/').collect();
+    let fits = |(want, part): (&&str, &&[u8])| matches_part(want.as_bytes(), part);
+    wants.len() > parts.len() && wants.iter().zip(parts).all(fits)
+}
+
 fn matches(pattern: &str, parts: &[&[u8]]) -> bool {
     let mut parts = parts.iter();
     for want in pattern.split('/') {
@@ -192,6 +211,17 @@ mod tests {
     fn check(path: &str, expect: bool) {
         let parsed = SandboxPath::parse(path).expect("a valid path");
         assert_eq!(is_autorun(&parsed), expect, "{path}");
+    }
+
+    #[test]
+    fn links_in_the_place_of_watched_directories_are_flagged() {
+        let above = |path: &str| is_above_autorun(&SandboxPath::parse(path).expect("a path"));
+        for path in ["/p/.vscode", "/p/.husky", "/p/.git/hooks", "/p/.cargo", "/etc/cron.d"] {
+            assert!(above(path), "{path}");
+        }
+        for path in ["/p/src", "/p/.envrc", "/p/vscode", "/p/cron.d"] {
+            assert!(!above(path), "{path}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! directory) is walked in the base as well, to name what is gone. Copying a
 //! file up without changing it is no change, whatever the layer holds.
 
-use super::autorun::is_autorun;
+use super::autorun::{is_above_autorun, is_autorun};
 use super::compare::same_content;
 use super::dir::{Dir, Found, Listing};
 use super::error::is_fatal;
@@ -290,7 +290,12 @@ impl Changes {
             entry: shown.kind,
             mode: shown.mode,
             size_bytes: if has_size && !gone { shown.size } else { 0 },
-            autorun: !gone && shown.kind != EntryKind::Directory && is_autorun(path),
+            autorun: !gone
+                && match shown.kind {
+                    EntryKind::Directory => false,
+                    EntryKind::Symlink => is_autorun(path) || is_above_autorun(path),
+                    EntryKind::File | EntryKind::Special => is_autorun(path),
+                },
         });
     }
 }

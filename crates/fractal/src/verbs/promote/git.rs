@@ -65,11 +65,32 @@ pub fn ignored(
     }
     let args = ["check-ignore", "-z", "--stdin"];
     let answer = git(caller, directory, &args, |to| to.write_all(&list))?;
-    let Some(answer) = answer.filter(|answer| answer.status == 0) else {
-        return Ok(HashSet::new());
+    let answer = match answer {
+        Some(answer) if answer.status == 0 => answer,
+        // None of them, or no repository.
+        Some(answer) if answer.status == 1 || !is_repository(directory) => {
+            return Ok(HashSet::new());
+        }
+        None if !is_repository(directory) => return Ok(HashSet::new()),
+        silent => return Err(silence(silent)),
     };
     let names = answer.output.split(|byte| *byte == 0).filter(|name| !name.is_empty());
     names.map(|name| SandboxPath::parse([project.relative(), b"/", name].concat())).collect()
+}
+
+/// Whether somebody meant this to be one.
+fn is_repository(directory: &Path) -> bool {
+    directory.ancestors().any(|dir| dir.join(".git").symlink_metadata().is_ok())
+}
+
+/// Where git cannot say what it ignores, secrets and litter might travel.
+fn silence(answer: Option<Answer>) -> Error {
+    let why = match &answer {
+        None => "it is not installed".to_owned(),
+        Some(answer) => String::from_utf8_lossy(&answer.errors).trim().to_owned(),
+    };
+    Error::new(Code::Unsupported, format!("git cannot say what this repository ignores: {why}"))
+        .hint("mend that, or bring everything with `--ignored`")
 }
 
 /// A path from the project's root, without the slash.
@@ -109,6 +130,7 @@ pub fn commit(
     let ident = repository.ident()?;
     let (views, changes) = crate::verbs::diff::changes(engine, &rehearsal.row, None)?;
     let (top, project) = (views.top(), path_of(&row.directory)?);
+    repository.refuse_submodules(&changes, &project)?;
     let head = format!(
         "commit {reference}\ncommitter {}\n{}{}",
         ident.trim(),
@@ -168,6 +190,28 @@ pub fn changed_by_others(
         names.contains(name.as_slice())
     };
     Ok(paths.iter().filter(touched).map(|path| (*path).clone()).collect())
+}
+
+/// Refuses to commit over what others have on an existing branch.
+pub fn refuse_others(
+    caller: &Caller,
+    directory: &Path,
+    branch: &str,
+    paths: &[&SandboxPath],
+) -> Result<()> {
+    let repository = Repository::open(caller, directory)?;
+    let tip = repository.resolve(&repository.branch(branch)?)?;
+    let own = match &tip {
+        Some(tip) if repository.is_promotion(tip)? => Some(tip.as_str()),
+        _ => None,
+    };
+    match changed_by_others(caller, directory, branch, own, paths)?.first() {
+        None => Ok(()),
+        Some(path) => {
+            Err(Error::new(Code::Conflict, format!("the branch `{branch}` has another {path}"))
+                .hint("choose a new branch, and merge the two"))
+        }
+    }
 }
 
 /// One change as `git fast-import` reads it.
@@ -250,6 +294,27 @@ impl<'a> Repository<'a> {
                 .hint("choose another name, or promote with `--as files`"));
         }
         Ok(reference)
+    }
+
+    /// A commit holds a submodule as one entry, which files cannot replace.
+    fn refuse_submodules(&self, changes: &[Change], project: &SandboxPath) -> Result<()> {
+        let listed = self.ask(&["ls-files", "-s", "-z"])?;
+        let entries = listed.split('\0').filter(|entry| entry.starts_with("160000 "));
+        for name in entries.filter_map(|entry| entry.split_once('\t')).map(|(_, name)| name) {
+            let at = SandboxPath::parse([project.relative(), b"/", name.as_bytes()].concat())?;
+            if let Some(change) = changes.iter().find(|change| change.path.is_within(&at)) {
+                let message = format!("{} lies in the submodule `{name}`", change.path);
+                return Err(Error::new(Code::Unsupported, message)
+                    .hint("promote it with `--as files`, or leave it out with `--only`"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a commit was made by a promotion.
+    fn is_promotion(&self, commit: &str) -> Result<bool> {
+        let message = self.ask(&["log", "-1", "--format=%B", commit])?;
+        Ok(message.lines().any(|line| line.starts_with("Fractal-Promotion: ")))
     }
 
     /// Who commits and when; a promotion need not wait for a name.

@@ -20,9 +20,10 @@ use crate::{Caller, Engine, record};
 use fractal_model::{
     Check, CheckReport, Code, Error, Id, Promote, PromoteReply, RecordBody, Result, Verdict,
 };
-use fractal_store::{Reads, SandboxRow};
+use fractal_store::{LayerHold, Reads, SandboxRow};
 use plan::Plan;
 use serde_json::json;
+use std::time::{Duration, Instant};
 
 /// The sandbox without a parent.
 const REALITY: &str = "reality";
@@ -53,6 +54,22 @@ fn target(engine: &Engine, row: &SandboxRow, to: Option<&str>) -> Result<Option<
             ))
             .hint(format!("`fractal show {}` names its parent", row.name))),
         },
+    }
+}
+
+/// Keeps others from running in the sandbox. A run that has just ended may
+/// still be on its way out.
+fn hold(engine: &Engine, row: &SandboxRow) -> Result<LayerHold> {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let start = Instant::now();
+    loop {
+        if let Some(hold) = engine.store.hold_layer(row.top, true)? {
+            return Ok(hold);
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(crate::living::busy(row, "something else starts, ends or is sealed in it"));
+        }
+        std::thread::sleep(Duration::from_millis(3));
     }
 }
 

@@ -105,7 +105,26 @@ struct Choice {
     theirs: Vec<SandboxPath>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chose {
+    Ours,
+    Theirs,
+}
+
 impl Choice {
+    /// The side chosen for a path: the nearest word about it counts.
+    fn of(&self, path: &SandboxPath) -> Option<Chose> {
+        let nearest = |list: &[SandboxPath]| {
+            let about = list.iter().filter(|at| path.is_within(at));
+            about.map(|at| at.relative().len()).max()
+        };
+        match (nearest(&self.ours), nearest(&self.theirs)) {
+            (None, None) => None,
+            (ours, theirs) if ours > theirs => Some(Chose::Ours),
+            _ => Some(Chose::Theirs),
+        }
+    }
+
     fn read(caller: &Caller, asked: &Promote) -> Result<Choice> {
         let choice = Choice {
             ours: paths(caller, &asked.ours, "--ours")?,
@@ -137,14 +156,14 @@ impl Draft<'_> {
     }
 
     fn weigh(&mut self, path: &SandboxPath) -> Result<()> {
-        let within = |list: &[SandboxPath]| list.iter().any(|at| path.is_within(at));
+        let side = self.choice.of(path);
         match self.sides.weigh(path)? {
             Weighed::Skip | Weighed::OnlyTheirs => {}
             Weighed::Take(wish) => drop(self.wishes.insert(path.clone(), wish)),
-            Weighed::Clash(clash) if within(&self.choice.ours) => {
+            Weighed::Clash(clash) if side == Some(Chose::Ours) => {
                 self.wishes.insert(path.clone(), clash.ours);
             }
-            Weighed::Clash(_) if within(&self.choice.theirs) => {
+            Weighed::Clash(_) if side == Some(Chose::Theirs) => {
                 self.chosen.leave("theirs", path.clone());
             }
             Weighed::Clash(clash) => self.conflicts.push(clash.conflict),
@@ -189,7 +208,7 @@ impl Draft<'_> {
                 {
                     continue;
                 }
-                if self.choice.theirs.iter().any(|at| path.is_within(at)) {
+                if self.choice.of(&path) == Some(Chose::Theirs) {
                     self.chosen.leave("theirs", path);
                 } else {
                     let why = "made outside, in a directory that the sandbox deleted".to_owned();

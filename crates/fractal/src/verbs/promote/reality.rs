@@ -2,24 +2,20 @@
 
 use super::plan::{Against, Plan, plan};
 use super::rehearse::Rehearsal;
-use super::{Progress, REALITY, git, stopped, tried};
+use super::{Progress, REALITY, git, hold, stopped, tried};
 use crate::apply::{Job, apply};
 use crate::verbs::diff::{self, DiffFormat};
 use crate::view::path_of;
-use crate::{Caller, Engine, attest, base, living, stages};
+use crate::{Caller, Engine, attest, base, stages};
 use fractal_model::{
     Check, CheckReport, Code, Error, Form, Id, Promote, PromoteReply, Result, StageKind, Verdict,
 };
-use fractal_store::{LayerHold, Reads, SandboxRow, new_id};
+use fractal_store::{Reads, SandboxRow, new_id};
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 /// How often it is planned again when reality moves while it is written.
 const TRIES: usize = 3;
-
-/// How long it waits for a run that ends.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 pub fn promote(
     engine: &Engine,
@@ -54,21 +50,6 @@ pub fn promote(
     // Where nothing was checked, no time has passed.
     let first = checks.is_empty().then_some(first);
     write(engine, caller, row, asked, &checks, first)
-}
-
-/// Keeps others from running in the sandbox. A run that has just ended may
-/// still be on its way out.
-fn hold(engine: &Engine, row: &SandboxRow) -> Result<LayerHold> {
-    let start = Instant::now();
-    loop {
-        if let Some(hold) = engine.store.hold_layer(row.top, true)? {
-            return Ok(hold);
-        }
-        if start.elapsed() > PATIENCE {
-            return Err(living::busy(row, "something else starts, ends or is sealed in it"));
-        }
-        std::thread::sleep(Duration::from_millis(3));
-    }
 }
 
 /// A branch that is a stage has a gate of its own, which this would go around.
@@ -124,6 +105,10 @@ fn gate(
     if checks.is_empty() && asked.form == Form::Files {
         return Ok((Vec::new(), None));
     }
+    if let Form::Branch(name) = &asked.form {
+        let paths: Vec<_> = plan.wishes.iter().map(|wish| &wish.path).collect();
+        git::refuse_others(caller, &row.directory, name, &paths)?;
+    }
     let rehearsal = Rehearsal::new(engine, caller, row, None, plan)?;
     let reports = match checks.is_empty() {
         true => Vec::new(),
@@ -140,18 +125,19 @@ fn gate(
     Ok((reports, made))
 }
 
-/// The gate's checks, those that chose it among attempts, and those asked for;
-/// of two with one name the later one counts.
+/// The gate's checks, those that chose it among attempts, and those asked for.
+/// The gate is the project's, wherever the caller stands, and only grows.
 fn checks(
     engine: &Engine,
     caller: &Caller,
     row: &SandboxRow,
     asked: &Promote,
 ) -> Result<Vec<Check>> {
-    let mut list = caller.config.checks();
+    let mut list = stages::config_of(caller, &row.directory)?.checks();
     for check in tried(engine, row)?.checks.iter().chain(&asked.checks) {
-        list.retain(|other| other.name != check.name);
-        list.push(check.clone());
+        if list.iter().all(|other| other.name != check.name || other.command != check.command) {
+            list.push(check.clone());
+        }
     }
     Ok(list)
 }
@@ -176,12 +162,16 @@ fn write(
     mut first: Option<Plan>,
 ) -> Result<PromoteReply> {
     for _ in 0..TRIES {
+        engine.find_again(row)?;
         let again = || plan(engine, caller, row, asked, Against::Host);
         let plan = first.take().map_or_else(again, Ok)?;
         if let Some(reply) = before_gate(engine, caller, row, asked, &plan)? {
             return Ok(reply);
         }
         let mut progress = progress(row, &plan, checks.to_vec());
+        if row.parent.is_some() {
+            progress.notes.push("only its own changes travel, not those of its parent".to_owned());
+        }
         progress.overruled = tried(engine, row)?.winner;
         if let Some(winner) = &progress.overruled {
             progress.notes.push(format!("this overrules the ranking, which chose `{winner}`"));

@@ -3,7 +3,7 @@
 
 use super::plan::{Against, Plan, plan};
 use super::rehearse::put;
-use super::{Progress, stopped};
+use super::{Progress, hold, stopped};
 use crate::flat::{self, Flat};
 use crate::{Caller, Engine, check, insert_layer};
 use fractal_jail::layer::Writer;
@@ -27,6 +27,7 @@ pub fn promote(
         );
     }
     engine.require_idle(parent, "promote into")?;
+    let _holds = (hold(engine, row)?, hold(engine, parent)?);
     let theirs = engine.views(parent, parent.base)?.top();
     let plan = plan(engine, caller, row, asked, Against::Sandbox(theirs))?;
     let mut progress = Progress {

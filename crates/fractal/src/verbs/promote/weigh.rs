@@ -154,6 +154,10 @@ impl Sides<'_> {
         if matches!(moved, Moved::OnlyTheirs) {
             return Ok(Weighed::OnlyTheirs);
         }
+        let settled = |live: &Live<'_>| live.notes.is_promoted(path, ours.as_ref(), self.ours.view);
+        if matches!(moved, Moved::Yes) && self.live.as_ref().is_some_and(settled) {
+            return Ok(Weighed::OnlyTheirs);
+        }
         let new =
             ours.as_ref().map(|entry| self.wanted(path, entry, theirs.as_ref())).transpose()?;
         let wish = Wish { path: path.clone(), theirs, new, merged: false };

@@ -213,7 +213,6 @@ impl<'a> Step<'a> {
     /// What the gate's checks say about the stage with the change in it.
     fn check(&self, weighed: &Weighed) -> Result<(Vec<CheckReport>, Option<Rehearsal<'a>>)> {
         let mut checks = self.stage().checks.clone();
-        checks.retain(|check| self.asked.checks.iter().all(|other| other.name != check.name));
         checks.extend(self.asked.checks.iter().cloned());
         let is_git = matches!(self.stage().kind, StageKind::Git(_));
         if checks.is_empty() && !is_git {
