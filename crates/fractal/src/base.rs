@@ -144,9 +144,14 @@ impl Notes {
         notes
     }
 
+    /// Whether the base of a path is what a promotion left there.
+    pub fn has_promoted(&self, path: &SandboxPath) -> bool {
+        self.promoted.contains(path)
+    }
+
     /// Whether a sandbox still has what a promotion brought from it.
     pub fn is_promoted(&self, path: &SandboxPath, ours: Option<&Entry>, view: &View) -> bool {
-        let states = self.states.get(path).filter(|_| self.promoted.contains(path));
+        let states = self.states.get(path).filter(|_| self.has_promoted(path));
         match (states.and_then(|states| states.first()), ours) {
             (Some(None), None) => true,
             (Some(Some(was)), Some(ours)) => was.is_value_of(ours, || digest(view, path, ours)),
@@ -188,7 +193,7 @@ impl Notes {
         let states = self.of(path)?;
         let mut hash: Option<Option<String>> = None;
         Some(states.iter().any(|was| match (was, now) {
-            (None, None) => count == Count::All,
+            (None, None) => count == Count::All || self.has_promoted(path),
             (Some(was), Some(now)) if was.counts(count) => {
                 let read = || digest(host, path, now);
                 was.same_inode(now)

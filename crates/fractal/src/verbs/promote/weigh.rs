@@ -197,8 +197,10 @@ impl Sides<'_> {
             // A promotion moves what the target holds, not the layers below.
             let noted =
                 |live: &Live<'_>| live.notes.is_base(path, theirs, self.theirs.view, Count::Landed);
-            let still = same(&self.base, base.as_ref(), &self.theirs, theirs, path)?
-                || self.live.as_ref().and_then(noted) == Some(true);
+            let landed = self.live.as_ref().and_then(noted) == Some(true);
+            let moved_on = self.live.as_ref().is_some_and(|live| live.notes.has_promoted(path));
+            let still =
+                landed || !moved_on && same(&self.base, base.as_ref(), &self.theirs, theirs, path)?;
             return Ok(if still { Moved::No } else { Moved::Yes });
         };
         Ok(match live.notes.is_base(path, theirs, self.theirs.view, Count::All) {
