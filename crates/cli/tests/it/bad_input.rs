@@ -52,7 +52,7 @@ fn arguments_that_make_no_sense() {
     check(&["run", "--net", "allow:", "--", "true"], 2, "--net");
     check(&["run", "--isolation", "total", "--", "true"], 2, "--isolation");
     check(&["run", "--rm", "--name", "x", "--", "true"], 2, "'--rm' cannot be used with '--name");
-    check(&["run", "--rm", "--in", "x", "--", "true"], 2, "cannot be used with");
+    check(&["run", "--name", "y", "--in", "x", "--", "true"], 2, "cannot be used with");
     check(&["run", "--rm"], 2, "required");
     check(&["run", "-e", "=x", "--", "true"], 2, "has no name");
     check(&["run", "--memry", "5m", "--", "true"], 2, "--memry");
