@@ -138,10 +138,9 @@ impl Model {
         if changes.iter().any(|(file, old, new)| now(*file) != *new && now(*file) != *old) {
             return Ok(Verdict::Conflict);
         }
+        // Where somebody was faster nothing is written, and it counts as done.
         let back: Vec<_> = changes.iter().filter(|(file, _, new)| now(*file) == *new).collect();
-        if back.is_empty() {
-            return Ok(Verdict::Nothing);
-        }
+        let verdict = if back.is_empty() { Verdict::Nothing } else { Verdict::Applied };
         for (file, old, _) in back {
             self.edit(*file, *old);
         }
@@ -150,7 +149,7 @@ impl Model {
             notes.retain(|(.., by)| *by != Some(at));
         }
         self.promotions[at].undone = true;
-        Ok(Verdict::Applied)
+        Ok(verdict)
     }
 }
 
