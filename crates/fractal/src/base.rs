@@ -27,12 +27,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Paths that one run may add.
-const PATHS_MAX: usize = 50_000;
+const PATHS_MAX: usize = 200_000;
 /// Files up to this size are kept whole.
 const KEPT_BYTES_MAX: u64 = 1 << 20;
 /// All that one run may keep.
 const KEPT_SUM_MAX: u64 = 64 << 20;
-/// As many files: after that only what names a version of a file is noted.
+/// As many files: of the others only the digest is noted.
 const KEPT_FILES_MAX: u64 = 2_000;
 
 /// What stood at a path.
@@ -469,14 +469,10 @@ impl Pen {
 
     /// The digest of a small file or link, the former kept whole.
     fn keep(&mut self, path: &SandboxPath, entry: &Entry) -> Option<String> {
-        if entry.kind == EntryKind::File
-            && (entry.size > self.room_bytes.min(KEPT_BYTES_MAX) || self.room_files == 0)
-        {
-            return None;
-        }
         let content = content(&self.host, path, entry)?;
         let name = hex(&content);
-        if entry.kind == EntryKind::File {
+        let fits = entry.size <= self.room_bytes && self.room_files > 0;
+        if entry.kind == EntryKind::File && fits {
             self.room_bytes = self.room_bytes.saturating_sub(entry.size);
             self.room_files -= 1;
             let target = self.dir.join(&name);
