@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const STEPS: usize = 120;
+const STEPS: usize = 1_000;
 
 /// Opens the world with a disk whose change number `at` fails; 0 fails none.
 fn failing(world: &mut World, errno: Errno, for_good: bool) -> Arc<AtomicU64> {
