@@ -1,0 +1,657 @@
+//! Changing: files, directories, links, names and what is known about them.
+//!
+//! Every operation finds, checks, then edits, all under one lock. An error
+//! means that nothing has changed.
+
+use crate::content::{BLOCK_BYTES, Content};
+use crate::entry::{Dir, Entry, File, Link, Meta, SharedFile, Xattrs, number};
+use crate::error::{Fault, FsError, Kind};
+use crate::name::Name;
+use crate::rules::Need;
+use crate::source::{Answers, Stop};
+use crate::view::{State, Vfs, now_ns};
+use crate::walk::{Found, Last, PATH_BYTES_MAX, Reached, split};
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// The most bytes one extended attribute may have, as in Linux.
+const XATTR_BYTES_MAX: usize = 64 * 1024;
+
+/// How many extended attributes an entry may have.
+const XATTRS_MAX: usize = 256;
+
+/// What [`Vfs::set_meta`] sets; the rest stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewMeta {
+    /// Twelve permission bits.
+    pub mode: Option<u32>,
+    /// The owner.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+    /// When the content was written.
+    pub modified_ns: Option<i64>,
+}
+
+impl State {
+    fn meta(&self, mode: u32, now: i64) -> Meta {
+        let (uid, gid) = self.setup.owner;
+        Meta { mode, uid, gid, modified_ns: now, changed_ns: now }
+    }
+}
+
+/// How many dots the last component is, if it is nothing else.
+fn last_is_dots(path: &[u8]) -> Option<usize> {
+    let mut names = path.rsplit(|byte| *byte == b'/').filter(|name| !name.is_empty());
+    match names.next() {
+        Some(b".") => Some(1),
+        Some(b"..") => Some(2),
+        _ => None,
+    }
+}
+
+/// Whether a new name may be made where a walk ended.
+fn check_new(found: &Found) -> Result<(), Fault> {
+    if found.live {
+        return Err(Fault::new(Kind::ReadOnly));
+    }
+    found.around.check(Need::Create)?;
+    found.access.check(Need::Create)
+}
+
+/// Whether the name may be taken from its directory, with all below it.
+fn check_gone(found: &Found) -> Result<(), Fault> {
+    if found.is_root() {
+        return Err(Fault::because(Kind::Busy, "the root stays"));
+    }
+    if found.live {
+        return Err(Fault::new(Kind::ReadOnly));
+    }
+    // What is mounted says so before its own access does.
+    if let Some(rule) = found.rule
+        && rule.mounted
+    {
+        rule.check_removal()?;
+    }
+    found.around.check(Need::Write)?;
+    found.access.check(Need::Write)?;
+    found.rule.map_or(Ok(()), |rule| rule.check_removal())
+}
+
+impl Vfs {
+    /// Makes a file or replaces its content; its directory must be there.
+    /// Returns the new version.
+    pub fn write(&self, path: impl AsRef<[u8]>, content: impl Into<Bytes>) -> Result<u64, FsError> {
+        self.write_file(path.as_ref(), content.into(), None)
+    }
+
+    /// The same, if the file's version is still the one given; 0 stands for
+    /// "it is not there".
+    pub fn write_if(
+        &self,
+        path: impl AsRef<[u8]>,
+        content: impl Into<Bytes>,
+        version: u64,
+    ) -> Result<u64, FsError> {
+        self.write_file(path.as_ref(), content.into(), Some(version))
+    }
+
+    /// The same as [`Vfs::write`], with all directories above it.
+    pub fn write_all(
+        &self,
+        path: impl AsRef<[u8]>,
+        content: impl Into<Bytes>,
+    ) -> Result<u64, FsError> {
+        let (path, content) = (path.as_ref(), content.into());
+        match self.write_file(path, content.clone(), None) {
+            Err(error) if error.kind == Kind::NotFound => {
+                let cut = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+                self.make_dir_all(&path[..cut])?;
+                self.write_file(path, content, None)
+            }
+            done => done,
+        }
+    }
+
+    fn write_file(&self, path: &[u8], content: Bytes, expect: Option<u64>) -> Result<u64, FsError> {
+        let now = now_ns();
+        self.writing(path, |state, answers| {
+            if path.ends_with(b"/") {
+                state.find(path, Last::Name, answers)?;
+                return Err(Kind::IsADirectory.into());
+            }
+            let found = state.find(path, Last::Follow, answers)?;
+            let old = match found.entry {
+                Some(Reached::File(file)) => Some((file.version, file.content.held())),
+                Some(Reached::Dir(_)) => return Err(Kind::IsADirectory.into()),
+                Some(Reached::Link(_)) => return Err(Kind::Loop.into()),
+                None => None,
+            };
+            if found.slash {
+                return Err(Kind::IsADirectory.into());
+            }
+            let version = old.map_or(0, |(version, _)| version);
+            if expect.is_some_and(|expect| expect != version) {
+                let reason = format!("its version is {version}");
+                return Err(Fault::because(Kind::Changed, reason).into());
+            }
+            match old {
+                Some(_) if found.live => return Err(Kind::ReadOnly.into()),
+                Some(_) => found.access.check(Need::Write)?,
+                None => check_new(&found)?,
+            }
+            let place = found.place;
+            let held = old.map_or(0, |(_, held)| held);
+            let more = (content.len() as u64).saturating_sub(held);
+            state.check_room(more, u64::from(old.is_none()))?;
+            if old.is_none() {
+                let file = File::new(state.meta(0o644, now), Content::Whole(content.clone()));
+                let version = file.version;
+                state.top.put(&place, Entry::File(Arc::new(file)), None, answers, now)?;
+                return Ok(version);
+            }
+            let version = number();
+            state.top.edit_file(&place, answers, &mut |file| {
+                file.content = Content::Whole(content.clone());
+                file.written(version, now);
+                Ok(())
+            })?;
+            Ok(version)
+        })
+    }
+
+    /// Makes an empty file that must not be there yet.
+    pub fn create(&self, path: impl AsRef<[u8]>, mode: u32) -> Result<(), FsError> {
+        let (path, now) = (path.as_ref(), now_ns());
+        self.writing(path, |state, answers| {
+            let found = state.find(path, Last::Name, answers)?;
+            if found.entry.is_some() {
+                return Err(Kind::Exists.into());
+            }
+            if found.slash {
+                return Err(Kind::IsADirectory.into());
+            }
+            check_new(&found)?;
+            state.check_room(0, 1)?;
+            let place = found.place;
+            let file = File::new(state.meta(mode & 0o7777, now), Content::empty());
+            state.top.put(&place, Entry::File(Arc::new(file)), None, answers, now)
+        })
+    }
+
+    /// Writes into a file at a place, stretching it if need be.
+    pub fn write_at(&self, path: impl AsRef<[u8]>, at: u64, data: &[u8]) -> Result<(), FsError> {
+        self.edit_file(path.as_ref(), Need::Write, data.len() as u64, |content| {
+            content.write(at, data)
+        })
+    }
+
+    /// Writes at the end of a file, which is made if it is not there.
+    pub fn append(&self, path: impl AsRef<[u8]>, data: &[u8]) -> Result<(), FsError> {
+        let path = path.as_ref();
+        let append = || {
+            self.edit_file(path, Need::Append, data.len() as u64, |content| {
+                content.write(content.len().unwrap_or(0), data)
+            })
+        };
+        match append() {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind != Kind::NotFound && !path.ends_with(b"/") => Err(error),
+            Err(_) => match self.write_if(path, data.to_vec(), 0) {
+                // Someone else was quicker.
+                Err(error) if error.kind == Kind::Changed => append(),
+                done => done.map(drop),
+            },
+        }
+    }
+
+    /// Cuts a file, or stretches it with zeros.
+    pub fn truncate(&self, path: impl AsRef<[u8]>, len: u64) -> Result<(), FsError> {
+        self.edit_file(path.as_ref(), Need::Write, 0, |content| content.resize(len))
+    }
+
+    fn edit_file(
+        &self,
+        path: &[u8],
+        need: Need,
+        more: u64,
+        mut edit: impl FnMut(&mut Content) -> Result<(), Fault>,
+    ) -> Result<(), FsError> {
+        let now = now_ns();
+        self.writing(path, |state, answers| {
+            let found = state.find(path, Last::Follow, answers)?;
+            let file = found.file()?;
+            if found.live {
+                return Err(Kind::ReadOnly.into());
+            }
+            found.access.check(need)?;
+            // What is still at its source is loaded before anything changes,
+            // and counts from then on.
+            let lazy = matches!(file.content, Content::Lazy(_));
+            let loaded = lazy.then(|| answers.content(&file.content)).transpose()?;
+            let size = loaded.as_ref().and_then(Content::len).unwrap_or(0);
+            if more + size > 0 {
+                state.check_room(more + size + BLOCK_BYTES.min(more * 16), 0)?;
+            }
+            let place = found.place;
+            state.top.edit_file(&place, answers, &mut |file| {
+                // The very content is edited, not a copy of it, so that what
+                // nobody else holds is written in place. Both edits check
+                // before they change.
+                if let Some(loaded) = &loaded {
+                    file.content = loaded.clone();
+                }
+                edit(&mut file.content)?;
+                file.written(number(), now);
+                Ok(())
+            })
+        })
+    }
+
+    /// Makes a directory; the one above it must be there.
+    pub fn make_dir(&self, path: impl AsRef<[u8]>, mode: u32) -> Result<(), FsError> {
+        let (path, now) = (path.as_ref(), now_ns());
+        self.writing(path, |state, answers| {
+            let found = state.find(path, Last::Name, answers)?;
+            if found.entry.is_some() {
+                return Err(Kind::Exists.into());
+            }
+            check_new(&found)?;
+            state.check_room(0, 1)?;
+            let place = found.place;
+            let dir = Dir::empty(state.meta(mode & 0o7777, now));
+            state.top.put(&place, Entry::Dir(Arc::new(dir)), None, answers, now)
+        })
+    }
+
+    /// Makes a directory and all above it, as far as they are missing.
+    pub fn make_dir_all(&self, path: impl AsRef<[u8]>) -> Result<(), FsError> {
+        let path = path.as_ref();
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        for end in ends.chain([path.len()]) {
+            let above = &path[..end];
+            if above.iter().all(|byte| *byte == b'/') {
+                continue;
+            }
+            match self.make_dir(above, 0o755) {
+                Ok(()) => {}
+                Err(error) if error.kind == Kind::Exists => match self.stat(above)?.kind {
+                    fractal_model::EntryKind::Directory => {}
+                    _ => return Err(Fault::new(Kind::NotADirectory).at(path)),
+                },
+                // A rule may forbid making it where it need not be made.
+                Err(_) if self.exists(above) => {}
+                Err(error) => return Err(FsError { path: path.into(), ..error }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a symlink; where it leads need not exist.
+    pub fn symlink(&self, path: impl AsRef<[u8]>, target: impl AsRef<[u8]>) -> Result<(), FsError> {
+        let (path, target, now) = (path.as_ref(), target.as_ref(), now_ns());
+        self.writing(path, |state, answers| {
+            if target.is_empty() {
+                return Err(Kind::NotFound.into());
+            }
+            if target.len() >= PATH_BYTES_MAX {
+                return Err(Kind::NameTooLong.into());
+            }
+            if target.contains(&0) {
+                return Err(Kind::Invalid.into());
+            }
+            let found = state.find(path, Last::Name, answers)?;
+            if found.entry.is_some() {
+                return Err(Kind::Exists.into());
+            }
+            if found.slash {
+                return Err(Kind::NotFound.into());
+            }
+            check_new(&found)?;
+            state.check_room(target.len() as u64, 1)?;
+            let place = found.place;
+            let meta = state.meta(0o777, now);
+            let link = Link { inode: number(), meta, target: target.into() };
+            state.top.put(&place, Entry::Link(Arc::new(link)), None, answers, now)
+        })
+    }
+
+    /// Gives a file another name.
+    pub fn link(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<(), FsError> {
+        let (from, to, now) = (from.as_ref(), to.as_ref(), now_ns());
+        self.writing(to, |state, answers| {
+            let old = state.find(from, Last::Keep, answers)?;
+            let reached = old.reached()?;
+            let new = state.find(to, Last::Name, answers)?;
+            if new.entry.is_some() {
+                return Err(Kind::Exists.into());
+            }
+            if new.slash {
+                return Err(Kind::NotFound.into());
+            }
+            match reached {
+                Reached::File(_) if !old.live => {}
+                Reached::Dir(_) => return Err(Kind::Denied.into()),
+                _ => return Err(Kind::Unsupported.into()),
+            }
+            old.access.check(Need::Write)?;
+            check_new(&new)?;
+            state.check_room(0, 1)?;
+            let (from, to) = (old.place, new.place);
+            let inode = state.share(&from, answers, now)?;
+            state.top.put(&to, Entry::Shared(inode), None, answers, now)?;
+            let shared = state.top.shared.get_mut(&inode).expect("shared above");
+            let file = Arc::make_mut(&mut shared.0);
+            file.names += 1;
+            file.meta.changed_ns = now;
+            Ok(())
+        })
+    }
+
+    /// Removes a file or symlink.
+    pub fn remove_file(&self, path: impl AsRef<[u8]>) -> Result<(), FsError> {
+        let (path, now) = (path.as_ref(), now_ns());
+        self.writing(path, |state, answers| {
+            let found = state.find(path, Last::Name, answers)?;
+            if let Reached::Dir(_) = found.reached()? {
+                return Err(Kind::IsADirectory.into());
+            }
+            check_gone(&found)?;
+            let place = found.place;
+            let gone = state.top.take(&place, answers, now)?;
+            state.top.forget_name(&gone);
+            Ok(())
+        })
+    }
+
+    /// Removes a directory that is empty.
+    pub fn remove_dir(&self, path: impl AsRef<[u8]>) -> Result<(), FsError> {
+        let (path, now) = (path.as_ref(), now_ns());
+        self.writing(path, |state, answers| {
+            let found = state.find(path, Last::Name, answers)?;
+            match last_is_dots(path) {
+                Some(1) => return Err(Kind::Invalid.into()),
+                Some(_) => return Err(Kind::NotEmpty.into()),
+                None => {}
+            }
+            let dir = found.dir()?;
+            check_gone(&found)?;
+            if !answers.entries(dir)?.is_empty() {
+                return Err(Kind::NotEmpty.into());
+            }
+            let place = found.place;
+            state.top.take(&place, answers, now).map(drop)
+        })
+    }
+
+    /// Removes whatever is there, with all below it.
+    pub fn remove_all(&self, path: impl AsRef<[u8]>) -> Result<(), FsError> {
+        let (path, now) = (path.as_ref(), now_ns());
+        let gone = self.writing(path, |state, answers| {
+            let found = state.find(path, Last::Name, answers)?;
+            found.reached()?;
+            check_gone(&found)?;
+            let place = found.place;
+            let gone = state.top.take(&place, answers, now)?;
+            state.forget_names(&gone, answers);
+            Ok(gone)
+        })?;
+        // A large tree is taken down without the lock.
+        drop(gone);
+        Ok(())
+    }
+
+    /// Moves an entry, over a file or an empty directory that is there, as
+    /// rename(2) does.
+    pub fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<(), FsError> {
+        let (from, to, now) = (from.as_ref(), to.as_ref(), now_ns());
+        self.writing(from, |state, answers| {
+            let old = state.find(from, Last::Name, answers)?;
+            let new = state.find(to, Last::Name, answers)?;
+            if last_is_dots(from).is_some() || last_is_dots(to).is_some() {
+                return Err(Fault::because(Kind::Busy, "dots are no name").into());
+            }
+            let is_dir = matches!(old.reached()?, Reached::Dir(_));
+            if to.ends_with(b"/") && !is_dir {
+                return Err(Kind::NotADirectory.into());
+            }
+            if is_dir && is_below(&new.place, &old.place) {
+                return Err(Fault::because(Kind::Invalid, "into itself").into());
+            }
+            check_gone(&old)?;
+            if is_below(&old.place, &new.place) {
+                return Err(Kind::NotEmpty.into());
+            }
+            if old.place == new.place {
+                return Ok(());
+            }
+            let moved = state.top.peek(&old.place, answers)?.ok_or(Kind::NotFound)?;
+            let there = state.top.peek(&new.place, answers)?;
+            // Two names of one file: nothing happens, as POSIX has it.
+            if let (Entry::Shared(a), Some(Entry::Shared(b))) = (&moved, &there)
+                && a == b
+            {
+                return Ok(());
+            }
+            check_over(&new, is_dir, answers)?;
+            let (from, to) = (old.place, new.place);
+            let old = there.as_ref().map(Entry::weight);
+            // The only thing that can fail from here on is the depth.
+            state.top.put(&to, moved, old, answers, now)?;
+            if let Some(there) = there {
+                state.top.forget_name(&there);
+            }
+            state.top.take(&from, answers, now).map(drop)
+        })
+    }
+
+    /// Copies a file, sharing its content until one of them is written.
+    /// Over another file if one is there.
+    pub fn copy_file(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<(), FsError> {
+        let (from, to, now) = (from.as_ref(), to.as_ref(), now_ns());
+        self.writing(from, |state, answers| {
+            let old = state.find(from, Last::Follow, answers)?;
+            let file = old.file()?;
+            let content = answers.content(&file.content)?;
+            let mode = file.meta.mode & 0o777;
+            let new = state.find(to, Last::Follow, answers)?;
+            let held = match new.entry {
+                None => None,
+                Some(Reached::File(there)) if there.inode == file.inode => {
+                    return Err(Fault::because(Kind::Invalid, "both are the same file").into());
+                }
+                Some(Reached::File(there)) => Some(there.content.held()),
+                Some(_) => return Err(Kind::IsADirectory.into()),
+            };
+            match held {
+                Some(_) if new.live => return Err(Kind::ReadOnly.into()),
+                Some(_) => new.access.check(Need::Write)?,
+                None => check_new(&new)?,
+            }
+            let more = content.held().saturating_sub(held.unwrap_or(0));
+            state.check_room(more, u64::from(held.is_none()))?;
+            let place = new.place;
+            if held.is_none() {
+                let file = File::new(state.meta(mode, now), content.clone());
+                return state.top.put(&place, Entry::File(Arc::new(file)), None, answers, now);
+            }
+            state.top.edit_file(&place, answers, &mut |file| {
+                file.content = content.clone();
+                file.written(number(), now);
+                Ok(())
+            })
+        })
+    }
+
+    /// Sets mode, owner or time.
+    pub fn set_meta(&self, path: impl AsRef<[u8]>, new: NewMeta) -> Result<(), FsError> {
+        self.about(path.as_ref(), |meta, _| {
+            meta.mode = new.mode.map_or(meta.mode, |mode| mode & 0o7777);
+            meta.uid = new.uid.unwrap_or(meta.uid);
+            meta.gid = new.gid.unwrap_or(meta.gid);
+            meta.modified_ns = new.modified_ns.unwrap_or(meta.modified_ns);
+            Ok(())
+        })
+    }
+
+    /// Sets an extended attribute.
+    pub fn set_xattr(
+        &self,
+        path: impl AsRef<[u8]>,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<(), FsError> {
+        self.about(path.as_ref(), |_, xattrs| {
+            let known = xattrs.as_ref().is_some_and(|all| all.contains_key(name));
+            let many = xattrs.as_ref().map_or(0, |all| all.len());
+            if name.is_empty() || name.contains(&0) {
+                return Err(Kind::Invalid.into());
+            }
+            if name.len() > 255 || value.len() > XATTR_BYTES_MAX || (many >= XATTRS_MAX && !known) {
+                return Err(Fault::because(Kind::Full, "extended attributes are limited"));
+            }
+            let all = Arc::make_mut(xattrs.get_or_insert_default());
+            all.insert(name.into(), value.into());
+            Ok(())
+        })
+    }
+
+    /// Removes an extended attribute.
+    pub fn remove_xattr(&self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<(), FsError> {
+        self.about(path.as_ref(), |_, xattrs| {
+            if !xattrs.as_ref().is_some_and(|all| all.contains_key(name)) {
+                return Err(Kind::NoAttribute.into());
+            }
+            if let Some(all) = xattrs {
+                Arc::make_mut(all).remove(name);
+            }
+            if xattrs.as_ref().is_some_and(|all| all.is_empty()) {
+                *xattrs = None;
+            }
+            Ok(())
+        })
+    }
+
+    /// Edits what is known about an entry; of a symlink only its meta.
+    fn about(
+        &self,
+        path: &[u8],
+        mut edit: impl FnMut(&mut Meta, &mut Xattrs) -> Result<(), Fault>,
+    ) -> Result<(), FsError> {
+        let now = now_ns();
+        self.writing(path, |state, answers| {
+            let found = state.find(path, Last::Keep, answers)?;
+            let reached = found.reached()?;
+            if found.live {
+                return Err(Kind::ReadOnly.into());
+            }
+            found.access.check(Need::Write)?;
+            match reached {
+                Reached::Dir(dir) => {
+                    let (mut meta, mut xattrs) = (dir.meta, dir.xattrs.clone());
+                    edit(&mut meta, &mut xattrs)?;
+                    meta.changed_ns = now;
+                    let place = found.place;
+                    state.top.edit_dir(&place, answers, &mut |dir| {
+                        dir.meta = meta;
+                        dir.xattrs = xattrs.clone();
+                    })
+                }
+                Reached::File(file) => {
+                    let (mut meta, mut xattrs) = (file.meta, file.xattrs.clone());
+                    edit(&mut meta, &mut xattrs)?;
+                    meta.changed_ns = now;
+                    let place = found.place;
+                    state.top.edit_file(&place, answers, &mut |file| {
+                        file.meta = meta;
+                        file.xattrs = xattrs.clone();
+                        Ok(())
+                    })
+                }
+                Reached::Link(link) => {
+                    let (mut link, mut none) = (link.clone(), None);
+                    edit(&mut link.meta, &mut none)?;
+                    if none.is_some() {
+                        return Err(Kind::Unsupported.into());
+                    }
+                    let entry = Entry::Link(Arc::new(link));
+                    let (place, weight) = (found.place, entry.weight());
+                    let (dir, name) = split(&place);
+                    debug_assert_eq!(entry.weight(), weight);
+                    state.top.edit(dir, answers, &mut |_, map| {
+                        map.insert(Name::trusted(name), entry.clone());
+                        Ok(crate::tree::Done { delta: Default::default(), levels: 0 })
+                    })
+                }
+            }
+        })
+    }
+}
+
+/// Whether one place lies below another.
+fn is_below(place: &[u8], above: &[u8]) -> bool {
+    place.len() > above.len()
+        && place.starts_with(above)
+        && (above.is_empty() || place[above.len()] == b'/')
+}
+
+/// Whether something may be moved to where a walk ended.
+fn check_over(new: &Found, is_dir: bool, answers: &Answers) -> Result<(), Stop> {
+    match new.entry {
+        None => Ok(check_new(new)?),
+        Some(Reached::Dir(dir)) => {
+            if !is_dir {
+                return Err(Kind::IsADirectory.into());
+            }
+            check_gone(new)?;
+            match answers.entries(dir)?.is_empty() {
+                true => Ok(()),
+                false => Err(Kind::NotEmpty.into()),
+            }
+        }
+        Some(_) if is_dir => Err(Kind::NotADirectory.into()),
+        Some(_) => Ok(check_gone(new)?),
+    }
+}
+
+impl File {
+    fn written(&mut self, version: u64, now: i64) {
+        self.version = version;
+        self.meta.modified_ns = now;
+        self.meta.changed_ns = now;
+        // As Linux does when someone writes into such a program.
+        self.meta.mode &= 0o1777;
+    }
+}
+
+impl State {
+    /// Puts a file into the table of those with several names.
+    fn share(&mut self, place: &[u8], answers: &Answers, now: i64) -> Result<u64, Stop> {
+        match self.top.peek(place, answers)? {
+            Some(Entry::Shared(inode)) => Ok(inode),
+            Some(Entry::File(file)) => {
+                let (inode, held) = (file.inode, file.content.held());
+                let weight = Entry::File(file.clone()).weight();
+                self.top.put(place, Entry::Shared(inode), Some(weight), answers, now)?;
+                self.top.shared.insert(inode, SharedFile(file));
+                self.top.shared_bytes += held;
+                Ok(inode)
+            }
+            _ => Err(Kind::NotFound.into()),
+        }
+    }
+
+    /// Forgets the names of files with several below an entry that is gone.
+    fn forget_names(&mut self, gone: &Entry, answers: &Answers) {
+        if gone.weight().shared == 0 {
+            return;
+        }
+        match gone {
+            Entry::Dir(dir) => {
+                let Ok(map) = answers.entries(dir) else { return };
+                map.values().for_each(|entry| self.forget_names(entry, answers));
+            }
+            entry => self.top.forget_name(entry),
+        }
+    }
+}
