@@ -3,7 +3,8 @@
 //! Directories and nodes of directories that both trees hold in the same
 //! memory are not looked at.
 
-use crate::entry::{Dir, Entry, File, Map};
+use crate::entry::{Dir, Entry, File};
+use crate::map::Map;
 use crate::source::{Answers, Stop};
 use crate::tree::Tree;
 use crate::walk::{Reached, reached};
@@ -21,7 +22,9 @@ pub(crate) fn between(old: &Tree, new: &Tree, answers: &Answers) -> Result<Vec<C
     let rewritten = rewritten.collect();
     let mut compare = Compare { old, new, answers, rewritten, changes: Vec::new() };
     compare.dirs(&SandboxPath::root(), &old.root, &new.root)?;
-    Ok(compare.changes)
+    let mut changes = compare.changes;
+    changes.sort_unstable_by(|a, b| a.path.cmp(&b.path).then(b.kind.cmp(&a.kind)));
+    Ok(changes)
 }
 
 struct Compare<'a> {
@@ -50,14 +53,7 @@ impl Compare<'_> {
     }
 
     fn differing(&mut self, path: &SandboxPath, old: &Map, new: &Map) -> Result<(), Stop> {
-        for item in old.diff(new) {
-            let (name, before, after) = match item {
-                DiffItem::Add(name, entry) => (name, None, Some(entry)),
-                DiffItem::Remove(name, entry) => (name, Some(entry), None),
-                DiffItem::Update { old: (name, before), new: (_, after) } => {
-                    (name, Some(before), Some(after))
-                }
-            };
+        for (name, before, after) in old.diff(new) {
             self.entries(&below(path, name.bytes()), before, after)?;
         }
         Ok(())
@@ -66,9 +62,10 @@ impl Compare<'_> {
     /// Name by name, for directories in which a file with several names was
     /// rewritten: its names look the same.
     fn all(&mut self, path: &SandboxPath, old: &Map, new: &Map) -> Result<(), Stop> {
-        let names: BTreeSet<_> = old.keys().chain(new.keys()).collect();
+        let names: BTreeSet<_> = old.iter().chain(new.iter()).map(|(name, _)| name).collect();
         for name in names {
-            self.entries(&below(path, name.bytes()), old.get(name), new.get(name))?;
+            let name = name.bytes();
+            self.entries(&below(path, name), old.get(name), new.get(name))?;
         }
         Ok(())
     }
@@ -109,7 +106,7 @@ impl Compare<'_> {
     ) -> Result<(), Stop> {
         let Some(Entry::Dir(dir)) = entry else { return Ok(()) };
         let tree = if kind == ChangeKind::Deleted { self.old } else { self.new };
-        for (name, entry) in self.answers.entries(dir)? {
+        for (name, entry) in self.answers.entries(dir)?.iter() {
             let path = below(path, name.bytes());
             self.add(&path, kind, reached(tree, entry));
             self.everything(&path, Some(entry), kind)?;
@@ -173,7 +170,7 @@ impl Dir {
     fn is_untouched(&self, other: &Dir) -> bool {
         use crate::entry::Entries::{Here, Lazy};
         match (&self.entries, &other.entries) {
-            (Here(a), Here(b)) => a.ptr_eq(b),
+            (Here(a), Here(b)) => a.is(b),
             (Lazy(a), Lazy(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }

@@ -4,15 +4,11 @@
 //! holds one holds it as it was. Nothing here asks a source.
 
 use crate::content::Content;
-use crate::name::Name;
+use crate::map::Map;
 use crate::source::LazyDir;
-use imbl::OrdMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// The names of a directory in their order.
-pub(crate) type Map = OrdMap<Name, Entry>;
 
 /// Extended attributes; few entries have any.
 pub(crate) type Xattrs = Option<Arc<BTreeMap<Box<[u8]>, Box<[u8]>>>>;
@@ -168,7 +164,7 @@ impl Dir {
     }
 
     pub(crate) fn empty(meta: Meta) -> Dir {
-        Dir::new(meta, Entries::Here(Map::new()))
+        Dir::new(meta, Entries::Here(Map::default()))
     }
 }
 

@@ -24,6 +24,7 @@ mod change;
 mod content;
 mod entry;
 mod error;
+mod map;
 mod name;
 mod read;
 mod rules;

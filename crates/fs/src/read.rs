@@ -90,8 +90,8 @@ impl Vfs {
                 let rule = rule.and_then(|rule| rule.below(name.bytes()));
                 rule.and_then(|rule| rule.access) == Some(Access::Hidden)
             };
-            let map = answers.entries(dir)?;
-            let shown = map.iter().filter(|(name, _)| rule.is_none() || !hidden(name));
+            let sorted = answers.entries(dir)?.sorted().into_iter();
+            let shown = sorted.filter(|(name, _)| rule.is_none() || !hidden(name));
             let listed = shown.map(|(name, entry)| {
                 let (kind, inode) = match reached(&state.top, entry) {
                     Reached::Dir(dir) => (EntryKind::Directory, dir.inode),
@@ -111,7 +111,7 @@ impl Vfs {
             let found = state.find(path, Last::Follow, answers)?;
             let (dir, rule) = (found.dir()?, found.rule);
             let mut out = Vec::new();
-            for (name, entry) in answers.entries(dir)? {
+            for (name, entry) in answers.entries(dir)?.sorted() {
                 let rule = rule.and_then(|rule| rule.below(name.bytes()));
                 if rule.and_then(|rule| rule.access) != Some(Access::Hidden) {
                     out.push((name.clone(), stat(reached(&state.top, entry), answers)?));
@@ -185,7 +185,7 @@ impl Vfs {
         let path = path.as_ref();
         self.reading(path, |state, answers| {
             let found = state.find(path, Last::Follow, answers)?;
-            Ok([b"/", &found.place[..]].concat())
+            Ok([b"/", &found.place()[..]].concat())
         })
     }
 

@@ -6,8 +6,9 @@
 //! and a provider may read the view it serves.
 
 use crate::content::Content;
-use crate::entry::{Dir, Entries, Entry, File, Link, Map, Meta, number};
+use crate::entry::{Dir, Entries, Entry, File, Link, Meta, number};
 use crate::error::{Fault, Kind};
+use crate::map::Map;
 use crate::name::Name;
 use crate::view::Vfs;
 use bytes::Bytes;
@@ -307,13 +308,14 @@ impl LazyDir {
             let reason = format!("it lists more than {LISTING_ENTRIES_MAX} names");
             return Err(Fault::because(Kind::Source, reason));
         }
-        let mut map = Map::new();
+        let mut map = Map::default();
         for item in items {
             let name = Name::new(&item.name).map_err(|_| {
                 let shown = String::from_utf8_lossy(&item.name);
                 Fault::because(Kind::Source, format!("it lists the name {shown:?}"))
             })?;
-            let known = before.and_then(|map| map.get(&name)).filter(|entry| alike(entry, &item));
+            let known =
+                before.and_then(|map| map.get(name.bytes())).filter(|entry| alike(entry, &item));
             let entry = known.cloned().map_or_else(|| self.entry(item), Ok)?;
             map.insert(name, entry);
         }

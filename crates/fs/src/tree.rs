@@ -5,8 +5,9 @@
 //! else holds them. Everything is checked before the first edit, so that an
 //! error leaves the tree as it was.
 
-use crate::entry::{Delta, Dir, Entries, Entry, File, Map, Meta, SharedFile, Weight};
+use crate::entry::{Delta, Dir, Entries, Entry, File, Meta, SharedFile, Weight};
 use crate::error::Kind;
+use crate::map::Map;
 use crate::name::Name;
 use crate::source::{Answers, Stop};
 use crate::walk::split;
@@ -74,12 +75,7 @@ impl Tree {
         let mut entry = Some(entry);
         self.edit(dir, answers, &mut |dir, map| {
             let entry = entry.take().expect("a directory is edited once");
-            match map.get_mut(name) {
-                Some(slot) => *slot = entry,
-                None => {
-                    map.insert(Name::trusted(name), entry);
-                }
-            }
+            map.insert(Name::trusted(name), entry);
             dir.touch(now);
             Ok(Done { delta, levels })
         })

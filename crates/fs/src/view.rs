@@ -224,13 +224,14 @@ impl Vfs {
             let place = mount.path.relative();
             let found =
                 Walk::new(&state.top, &state.setup.rules, answers).find(&path, Last::Keep)?;
-            if &found.place[..] != place {
+            if found.place()[..] != *place {
                 let reason = "a symlink stands on the way";
                 return Err(Fault::because(Kind::Invalid, reason).into());
             }
             if found.rule.is_some_and(|rule| rule.mounted) {
                 return Err(Fault::because(Kind::Busy, "something is mounted there").into());
             }
+            drop(found);
             let owner = state.setup.owner;
             let meta =
                 Meta { mode: 0o755, uid: owner.0, gid: owner.1, modified_ns: now, changed_ns: now };

@@ -37,8 +37,8 @@ struct Standing<'a> {
 
 /// Where a walk ended.
 pub(crate) struct Found<'a> {
-    /// Without links and dots, without a leading slash; empty for the root.
-    pub(crate) place: Place,
+    /// The names on the way, without links and dots; none for the root.
+    names: SmallVec<[&'a [u8]; 12]>,
     pub(crate) entry: Option<Reached<'a>>,
     /// What may be done with the entry.
     pub(crate) access: Access,
@@ -51,7 +51,8 @@ pub(crate) struct Found<'a> {
     pub(crate) live: bool,
 }
 
-/// A path as it is in the tree.
+/// A path as it is in the tree: without links, dots and a leading slash,
+/// empty for the root.
 pub(crate) type Place = SmallVec<[u8; 128]>;
 
 /// The directory and the last name of a place.
@@ -74,9 +75,8 @@ pub(crate) struct Walk<'a> {
     tree: &'a Tree,
     answers: &'a Answers,
     stack: SmallVec<[Standing<'a>; 12]>,
-    /// The names of the directories on the stack, and where each one ends.
-    place: Place,
-    ends: SmallVec<[usize; 12]>,
+    /// The names of the directories on the stack, without the root.
+    names: SmallVec<[&'a [u8]; 12]>,
     links: u32,
     /// The path, or a link that stood for it, ends with a slash.
     slash: bool,
@@ -95,15 +95,7 @@ impl<'a> Walk<'a> {
         let access = rules.root.access.unwrap_or(Access::Writable);
         let root = Standing { dir: &tree.root, rule: Some(&rules.root), access };
         let stack = SmallVec::from_iter([root]);
-        Walk {
-            tree,
-            answers,
-            stack,
-            place: Place::new(),
-            ends: SmallVec::new(),
-            links: 0,
-            slash: false,
-        }
+        Walk { tree, answers, stack, names: SmallVec::new(), links: 0, slash: false }
     }
 
     /// What stands at `path`; `entry` is `None` if only the last name is
@@ -129,16 +121,18 @@ impl<'a> Walk<'a> {
                 let around = self.stack.iter().nth_back(1).map_or(top.access, |dir| dir.access);
                 let entry = Some(Reached::Dir(top.dir));
                 let (access, rule) = (top.access, top.rule);
-                Ok(Found { place: self.place, entry, access, around, rule, slash, live })
+                let names = self.names;
+                Ok(Found { names, entry, access, around, rule, slash, live })
             }
             At::Name(name, entry) => {
                 let rule = top.rule.and_then(|rule| rule.below(name));
                 let access = rule.and_then(|rule| rule.access).unwrap_or(top.access);
-                self.descend(name);
+                self.names.push(name);
                 let entry = entry.filter(|_| access != Access::Hidden);
                 let entry = entry.map(|entry| reached(self.tree, entry));
                 let around = top.access;
-                Ok(Found { place: self.place, entry, access, around, rule, slash, live })
+                let names = self.names;
+                Ok(Found { names, entry, access, around, rule, slash, live })
             }
         }
     }
@@ -154,26 +148,16 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn descend(&mut self, name: &[u8]) {
-        self.ends.push(self.place.len());
-        if !self.place.is_empty() {
-            self.place.push(b'/');
-        }
-        self.place.extend_from_slice(name);
-    }
-
     fn ascend(&mut self) {
-        if let Some(end) = self.ends.pop() {
+        if self.names.pop().is_some() {
             self.stack.pop();
-            self.place.truncate(end);
         }
     }
 
     fn go(&mut self, path: &'a [u8], follow: bool) -> Result<At<'a>, Stop> {
         if path.first() == Some(&b'/') {
             self.stack.truncate(1);
-            self.ends.clear();
-            self.place.clear();
+            self.names.clear();
         }
         let names = path.split(|byte| *byte == b'/');
         let mut names = names.filter(|name| !name.is_empty()).peekable();
@@ -224,7 +208,7 @@ impl<'a> Walk<'a> {
                 return Ok(None);
             }
             self.stack.push(Standing { dir, rule, access });
-            self.descend(name);
+            self.names.push(name);
         }
         Ok(entry)
     }
@@ -278,6 +262,23 @@ impl<'a> Found<'a> {
     }
 
     pub(crate) fn is_root(&self) -> bool {
-        self.place.is_empty()
+        self.names.is_empty()
+    }
+
+    /// Where it is in the tree.
+    pub(crate) fn place(&self) -> Place {
+        let mut place = Place::new();
+        for name in &self.names {
+            if !place.is_empty() {
+                place.push(b'/');
+            }
+            place.extend_from_slice(name);
+        }
+        place
+    }
+
+    /// The same, done with looking.
+    pub(crate) fn into_place(self) -> Place {
+        self.place()
     }
 }

@@ -140,7 +140,7 @@ impl Vfs {
                 Some(_) => found.access.check(Need::Write)?,
                 None => check_new(&found)?,
             }
-            let place = found.place;
+            let place = found.into_place();
             let held = old.map_or(0, |(_, held)| held);
             let more = (content.len() as u64).saturating_sub(held);
             state.check_room(more, u64::from(old.is_none()))?;
@@ -173,7 +173,7 @@ impl Vfs {
             }
             check_new(&found)?;
             state.check_room(0, 1)?;
-            let place = found.place;
+            let place = found.into_place();
             let file = File::new(state.meta(mode & 0o7777, now), Content::empty());
             state.top.put(&place, Entry::File(Arc::new(file)), None, answers, now)
         })
@@ -233,7 +233,7 @@ impl Vfs {
             if more + size > 0 {
                 state.check_room(more + size + BLOCK_BYTES.min(more * 16), 0)?;
             }
-            let place = found.place;
+            let place = found.into_place();
             state.top.edit_file(&place, answers, &mut |file| {
                 // The very content is edited, not a copy of it, so that what
                 // nobody else holds is written in place. Both edits check
@@ -258,7 +258,7 @@ impl Vfs {
             }
             check_new(&found)?;
             state.check_room(0, 1)?;
-            let place = found.place;
+            let place = found.into_place();
             let dir = Dir::empty(state.meta(mode & 0o7777, now));
             state.top.put(&place, Entry::Dir(Arc::new(dir)), None, answers, now)
         })
@@ -309,7 +309,7 @@ impl Vfs {
             }
             check_new(&found)?;
             state.check_room(target.len() as u64, 1)?;
-            let place = found.place;
+            let place = found.into_place();
             let meta = state.meta(0o777, now);
             let link = Link { inode: number(), meta, target: target.into() };
             state.top.put(&place, Entry::Link(Arc::new(link)), None, answers, now)
@@ -337,7 +337,7 @@ impl Vfs {
             old.access.check(Need::Write)?;
             check_new(&new)?;
             state.check_room(0, 1)?;
-            let (from, to) = (old.place, new.place);
+            let (from, to) = (old.into_place(), new.into_place());
             let inode = state.share(&from, answers, now)?;
             state.top.put(&to, Entry::Shared(inode), None, answers, now)?;
             let shared = state.top.shared.get_mut(&inode).expect("shared above");
@@ -357,7 +357,7 @@ impl Vfs {
                 return Err(Kind::IsADirectory.into());
             }
             check_gone(&found)?;
-            let place = found.place;
+            let place = found.into_place();
             let gone = state.top.take(&place, answers, now)?;
             state.top.forget_name(&gone);
             Ok(())
@@ -379,7 +379,7 @@ impl Vfs {
             if !answers.entries(dir)?.is_empty() {
                 return Err(Kind::NotEmpty.into());
             }
-            let place = found.place;
+            let place = found.into_place();
             state.top.take(&place, answers, now).map(drop)
         })
     }
@@ -391,7 +391,7 @@ impl Vfs {
             let found = state.find(path, Last::Name, answers)?;
             found.reached()?;
             check_gone(&found)?;
-            let place = found.place;
+            let place = found.into_place();
             let gone = state.top.take(&place, answers, now)?;
             state.forget_names(&gone, answers);
             Ok(gone)
@@ -415,18 +415,19 @@ impl Vfs {
             if to.ends_with(b"/") && !is_dir {
                 return Err(Kind::NotADirectory.into());
             }
-            if is_dir && is_below(&new.place, &old.place) {
+            let (from, to) = (old.place(), new.place());
+            if is_dir && is_below(&to, &from) {
                 return Err(Fault::because(Kind::Invalid, "into itself").into());
             }
             check_gone(&old)?;
-            if is_below(&old.place, &new.place) {
+            if is_below(&from, &to) {
                 return Err(Kind::NotEmpty.into());
             }
-            if old.place == new.place {
+            if from == to {
                 return Ok(());
             }
-            let moved = state.top.peek(&old.place, answers)?.ok_or(Kind::NotFound)?;
-            let there = state.top.peek(&new.place, answers)?;
+            let moved = state.top.peek(&from, answers)?.ok_or(Kind::NotFound)?;
+            let there = state.top.peek(&to, answers)?;
             // Two names of one file: nothing happens, as POSIX has it.
             if let (Entry::Shared(a), Some(Entry::Shared(b))) = (&moved, &there)
                 && a == b
@@ -434,7 +435,7 @@ impl Vfs {
                 return Ok(());
             }
             check_over(&new, is_dir, answers)?;
-            let (from, to) = (old.place, new.place);
+            drop((old, new));
             let old = there.as_ref().map(Entry::weight);
             // The only thing that can fail from here on is the depth.
             state.top.put(&to, moved, old, answers, now)?;
@@ -470,7 +471,8 @@ impl Vfs {
             }
             let more = content.held().saturating_sub(held.unwrap_or(0));
             state.check_room(more, u64::from(held.is_none()))?;
-            let place = new.place;
+            let place = new.into_place();
+            drop(old);
             if held.is_none() {
                 let file = File::new(state.meta(mode, now), content.clone());
                 return state.top.put(&place, Entry::File(Arc::new(file)), None, answers, now);
@@ -551,7 +553,7 @@ impl Vfs {
                     let (mut meta, mut xattrs) = (dir.meta, dir.xattrs.clone());
                     edit(&mut meta, &mut xattrs)?;
                     meta.changed_ns = now;
-                    let place = found.place;
+                    let place = found.into_place();
                     state.top.edit_dir(&place, answers, &mut |dir| {
                         dir.meta = meta;
                         dir.xattrs = xattrs.clone();
@@ -561,7 +563,7 @@ impl Vfs {
                     let (mut meta, mut xattrs) = (file.meta, file.xattrs.clone());
                     edit(&mut meta, &mut xattrs)?;
                     meta.changed_ns = now;
-                    let place = found.place;
+                    let place = found.into_place();
                     state.top.edit_file(&place, answers, &mut |file| {
                         file.meta = meta;
                         file.xattrs = xattrs.clone();
@@ -575,7 +577,7 @@ impl Vfs {
                         return Err(Kind::Unsupported.into());
                     }
                     let entry = Entry::Link(Arc::new(link));
-                    let (place, weight) = (found.place, entry.weight());
+                    let (place, weight) = (found.into_place(), entry.weight());
                     let (dir, name) = split(&place);
                     debug_assert_eq!(entry.weight(), weight);
                     state.top.edit(dir, answers, &mut |_, map| {
@@ -649,7 +651,7 @@ impl State {
         match gone {
             Entry::Dir(dir) => {
                 let Ok(map) = answers.entries(dir) else { return };
-                map.values().for_each(|entry| self.forget_names(entry, answers));
+                map.iter().for_each(|(_, entry)| self.forget_names(entry, answers));
             }
             entry => self.top.forget_name(entry),
         }
