@@ -1,11 +1,17 @@
-//! How far reality moved under a live base.
+//! What a sandbox stands on, and how far reality moved under it.
 //!
 //! A path changed if its `ctime` is not before the marker taken at the fork.
 //! `ctime` cannot be set by programs, so a file with an old date copied over
-//! a newer one still counts. Walks are bounded and can be cut short.
+//! a newer one still counts. What the sandbox itself brought there by a
+//! promotion does not, nor what stands there again as it was. Walks are
+//! bounded and can be cut short.
 
-use fractal_model::Staleness;
-use fractal_store::{SandboxRow, now_ms};
+use crate::Engine;
+use crate::base::{Count, Notes};
+use crate::view::path_of;
+use fractal_jail::layer::{View, is_whole};
+use fractal_model::{BaseKind, Result, Staleness};
+use fractal_store::{Reads, SandboxRow, now_ms};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -54,15 +60,27 @@ fn ctime_ns(meta: &fs::Metadata) -> i64 {
     meta.ctime() * 1_000_000_000 + meta.ctime_nsec()
 }
 
+/// Whether a sandbox has a copy of its directory below it, or the host's own.
+pub fn base_kind(engine: &Engine, row: &SandboxRow) -> Result<BaseKind> {
+    let Some(base) = row.base else { return Ok(BaseKind::Live) };
+    let project = path_of(&row.directory)?;
+    for layer in engine.store.stack(base)? {
+        if is_whole(&engine.store.layer_dir(layer.id), &project)? {
+            return Ok(BaseKind::Frozen);
+        }
+    }
+    Ok(BaseKind::Live)
+}
+
 /// Looks below the sandbox's directory; `None` when nothing moved.
-pub fn look(row: &SandboxRow, state_dir: &Path) -> Option<Staleness> {
-    Walk::new(row, state_dir).finish(&AtomicBool::new(false))
+pub fn look(engine: &Engine, row: &SandboxRow) -> Option<Staleness> {
+    Walk::new(engine, row).finish(&AtomicBool::new(false))
 }
 
 /// The same on a thread beside a run; ask it when the run is over.
-pub fn watch(row: &SandboxRow, state_dir: &Path) -> Watch {
+pub fn watch(engine: &Engine, row: &SandboxRow) -> Watch {
     let stop = Arc::new(AtomicBool::new(false));
-    let (walk, flag) = (Walk::new(row, state_dir), Arc::clone(&stop));
+    let (walk, flag) = (Walk::new(engine, row), Arc::clone(&stop));
     let thread = std::thread::spawn(move || walk.finish(&flag));
     Watch { stop, thread }
 }
@@ -93,15 +111,47 @@ impl Watch {
 struct Walk {
     root: PathBuf,
     state_dir: PathBuf,
+    known: Option<Known>,
     marker_ns: i64,
     behind_ms: u64,
 }
 
+/// What is known of single files of the base.
+struct Known {
+    notes: Notes,
+    count: Count,
+    host: View,
+}
+
+impl Known {
+    fn new(engine: &Engine, row: &SandboxRow) -> Result<Known> {
+        let count = match base_kind(engine, row)? {
+            BaseKind::Live => Count::All,
+            BaseKind::Frozen => Count::Landed,
+        };
+        let host = engine.host_view(row, Vec::new())?;
+        Ok(Known { notes: Notes::read(engine, row.id), count, host })
+    }
+
+    /// Whether the host has at a path what the sandbox stands on.
+    fn is_base(&self, path: &Path) -> bool {
+        let Ok(path) = path_of(path) else { return false };
+        // Reading a file is for those of which something was noted.
+        if self.notes.of(&path).is_none() {
+            return false;
+        }
+        let now = self.host.lookup(&path).ok().flatten();
+        self.notes.is_base(&path, now.as_ref(), &self.host, self.count) == Some(true)
+    }
+}
+
 impl Walk {
-    fn new(row: &SandboxRow, state_dir: &Path) -> Walk {
+    fn new(engine: &Engine, row: &SandboxRow) -> Walk {
         Walk {
             root: row.directory.clone(),
-            state_dir: state_dir.to_path_buf(),
+            state_dir: engine.home().to_path_buf(),
+            // Without it the walk is more careful.
+            known: Known::new(engine, row).ok(),
             marker_ns: row.fork_ctime_ns,
             behind_ms: now_ms().saturating_sub(row.fork_ctime_ns.max(0) as u64 / 1_000_000),
         }
@@ -123,7 +173,7 @@ impl Walk {
                 let Some(meta) = entry.metadata().ok().filter(|_| !skip) else { continue };
                 if meta.is_dir() {
                     queue.push(path);
-                } else if ctime_ns(&meta) >= self.marker_ns {
+                } else if ctime_ns(&meta) >= self.marker_ns && !self.is_base(&path) {
                     if stale.changed.len() == LISTED_MAX {
                         stale.more = true;
                         continue;
@@ -134,5 +184,9 @@ impl Walk {
         }
         stale.changed.sort();
         (!stale.changed.is_empty()).then_some(stale)
+    }
+
+    fn is_base(&self, path: &Path) -> bool {
+        self.known.as_ref().is_some_and(|known| known.is_base(path))
     }
 }

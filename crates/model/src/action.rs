@@ -375,6 +375,8 @@ pub struct ShowReply {
     /// What `list` says of it.
     #[serde(flatten)]
     pub info: SandboxInfo,
+    /// Whether it sees its directory as the host has it now, or as it was.
+    pub base_kind: crate::BaseKind,
     /// Layers below its top, nearest first.
     pub depth: usize,
     /// Its snapshots, newest first.

@@ -31,7 +31,7 @@ pub fn compare(
     }
     let order = attempt::in_order(engine, caller, &judging.ranking, &done)?;
     let mut reply = attempt::answer(done, order, Ok(Vec::new()));
-    let behind = rows.iter().filter_map(|row| stale::look(row, engine.home()));
+    let behind = rows.iter().filter_map(|row| stale::look(engine, row));
     reply.base.behind = behind.map(|stale| stale.changed.len() as u64).max().unwrap_or(0);
     Ok(reply)
 }

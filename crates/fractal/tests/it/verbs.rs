@@ -1,7 +1,7 @@
 //! What each verb promises, one test per sentence.
 
 use crate::world::{World, kinds, shell};
-use fractal::model::{ChangeKind, Limits, Network, Outcome, Policy, VolumeVerb};
+use fractal::model::{BaseKind, ChangeKind, Limits, Network, Outcome, Policy, VolumeVerb};
 use fractal::{Action, Code, DiffFormat, Reply, Run};
 
 fn limited(limits: Limits) -> Policy {
@@ -385,6 +385,28 @@ fn a_volume_is_shared_and_survives_its_sandboxes() {
     assert_eq!(standard("c", "cat /data/output/f").stdout, "kept\n");
     world.drop("c").unwrap();
     assert!(remove().is_ok());
+}
+
+#[test]
+fn what_a_sandbox_promoted_itself_is_not_stale() {
+    let world = World::new();
+    let file = |name: &str| world.project().join(name);
+    std::fs::write(file("a"), "1\n").unwrap();
+    world.make("x", "echo 2 > a; echo new > b").unwrap();
+    let promote = fractal::model::Promote { sandbox: Some("x".into()), ..Default::default() };
+    world.apply(Action::Promote(Box::new(promote))).unwrap();
+    let show = || match world.apply(Action::Show { sandbox: Some("x".into()) }).unwrap() {
+        Reply::Show(reply) => reply,
+        other => panic!("show answered {other:?}"),
+    };
+    assert_eq!((show().stale, show().base_kind), (None, BaseKind::Live));
+    world.apply(Action::Undo { promotion: None, dry_run: false }).unwrap();
+    assert_eq!(show().stale, None);
+    // What others write there is.
+    std::fs::write(file("a"), "3\n").unwrap();
+    std::fs::write(file("c"), "3\n").unwrap();
+    let changed = show().stale.expect("it moved").changed;
+    assert_eq!(changed, ["a", "c"].map(|name| file(name).display().to_string()));
 }
 
 #[test]

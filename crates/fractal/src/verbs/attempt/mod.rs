@@ -176,7 +176,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Files that changed outside since the forks.
 fn behind(engine: &Engine, caller: &Caller, reply: &TryReply) -> u64 {
     let mut rows = reply.attempts.iter().filter_map(|one| row_of(engine, caller, one));
-    let stale = rows.next().and_then(|row| stale::watch(&row, engine.home()).within(LOOK));
+    let stale = rows.next().and_then(|row| stale::watch(engine, &row).within(LOOK));
     stale.map_or(0, |stale| stale.changed.len() as u64)
 }
 
