@@ -267,8 +267,8 @@ pub struct AttemptReport {
     /// The sandbox that holds its work; `None` when it never started or was
     /// cancelled.
     pub sandbox: Option<String>,
-    /// How its command ended; `None` when it never started or was cancelled,
-    /// and for sandboxes that are only compared.
+    /// How its command ended, for sandboxes that are compared the latest run in
+    /// them; `None` when it never started, was cancelled or was lost.
     pub outcome: Option<Outcome>,
     /// Exit status of its command.
     pub exit: Option<i32>,
@@ -296,7 +296,7 @@ pub struct AttemptReport {
 pub struct BaseReport {
     /// Live or frozen.
     pub kind: BaseKind,
-    /// Files that changed outside while the attempts ran.
+    /// Files that changed outside since the forks.
     pub behind: u64,
     /// What the checks say about the untouched base.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

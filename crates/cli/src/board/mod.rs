@@ -6,10 +6,8 @@
 pub mod live;
 
 use crate::table::{plain, plural};
+use crate::terminal::{WIDTH, columns_of, cut, padded};
 use fractal::model::{AttemptReport, BaseKind, CheckReport, CheckResult, TryReply, format_bytes};
-
-/// Columns of text.
-pub const WIDTH: usize = 80;
 
 /// The longest name that is shown whole.
 const NAME_MAX: usize = 18;
@@ -195,13 +193,13 @@ fn aligned(rows: &[Row]) -> String {
     let count = rows.iter().map(|row| row.cells.len()).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.cells.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        cells.map(|cell| columns_of(cell)).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..count).map(width).collect();
     let mut text = String::new();
     for row in rows {
         let cell = |(column, cell): (usize, &String)| match column {
-            1..WORDS => format!("{cell:<width$}", width = widths[column]),
+            1..WORDS => padded(cell, widths[column]),
             _ => format!("{cell:>width$}", width = widths[column]),
         };
         let line: Vec<String> = row.cells.iter().enumerate().map(cell).collect();
@@ -215,24 +213,15 @@ fn short(name: &str) -> String {
     cut(&plain(name), NAME_MAX)
 }
 
-/// At most so many characters, with a mark where some are missing.
-pub fn cut(text: &str, max: usize) -> String {
-    if text.chars().count() <= max {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(max.saturating_sub(1)).collect();
-    format!("{kept}…")
-}
-
 /// Breaks a line between words; what follows is indented.
 pub fn wrap(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let line = lines.last_mut().expect("there is always a line");
-        let room = WIDTH.saturating_sub(line.chars().count() + 1);
+        let room = WIDTH.saturating_sub(columns_of(line) + 1);
         if line.is_empty() {
             line.push_str(word);
-        } else if word.chars().count() <= room {
+        } else if columns_of(word) <= room {
             line.push(' ');
             line.push_str(word);
         } else {

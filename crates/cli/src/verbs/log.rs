@@ -1,6 +1,7 @@
 use crate::failure::Failure;
 use crate::session::{Session, unexpected};
 use crate::table::{columns, plain, plural};
+use crate::terminal::cut;
 use crate::time::stamp;
 use fractal::model::RecordBody;
 use fractal::{Action, Reply};
@@ -127,11 +128,8 @@ fn command(detail: &Value) -> String {
 }
 
 fn shorten(text: &str) -> String {
-    const CHARS_MAX: usize = 60;
-    if text.chars().count() <= CHARS_MAX {
-        return text.to_owned();
-    }
-    text.chars().take(CHARS_MAX - 1).chain(['…']).collect()
+    const COLUMNS_MAX: usize = 60;
+    cut(text, COLUMNS_MAX)
 }
 
 #[cfg(test)]

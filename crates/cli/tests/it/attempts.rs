@@ -181,7 +181,7 @@ fn sandboxes_are_compared_with_their_clashes_and_diffs() {
     let text = world.ok(&["compare", "x", "y"]);
     assert!(text.out.contains("clash  a  (x y)\n"), "{}", text.out);
     assert!(text.out.contains("same   same  (x y)\n"), "{}", text.out);
-    assert!(text.out.contains("winner: x — no checks; against y: "), "{}", text.out);
+    assert!(text.out.contains("winner: x — exit 0; against y: "), "{}", text.out);
     let with = world.ok(&["compare", "x", "y", "--diff", "a"]);
     assert!(with.out.contains("\nx (-) and y (+)\ndiff --git a/a b/a\n"), "{}", with.out);
     assert!(with.out.contains("-1\n+2\n") && !with.out.contains("+40\n"), "{}", with.out);
@@ -189,6 +189,40 @@ fn sandboxes_are_compared_with_their_clashes_and_diffs() {
     assert_eq!((&reply["diffs"][0]["from"], &reply["diffs"][0]["to"]), (&json!("x"), &json!("y")));
     assert!(reply["diffs"][0]["patch"].as_str().is_some_and(|patch| patch.contains("+40\n")));
     assert_eq!(world.fractal(&["compare", "x", "z"]).status, 6);
+}
+
+#[test]
+fn two_sandboxes_are_shown_side_by_side_with_their_base() {
+    if !able() {
+        return;
+    }
+    let world = project();
+    world.ok(&[
+        "run",
+        "--name",
+        "x",
+        "--",
+        "sh",
+        "-c",
+        "echo right > a; printf '漢字\\tx\\n' >> a",
+    ]);
+    world.ok(&["run", "--name", "y", "--", "sh", "-c", "echo right > a; echo more >> a"]);
+    let answer = world.ok(&["compare", "x", "y", "-y", "--check", CHECK]);
+    assert!(answer.out.contains("\n   (base)   ✗\n"), "{}", answer.out);
+    let from = answer.out.find("\n   x  ").expect("the names stand above");
+    let lines: Vec<&str> = answer.out[from + 1..].lines().collect();
+    assert_eq!(lines[1..3], ["── a", "@@ -1,2 +1,2 @@"]);
+    // 35 columns each, of which a wide character takes two.
+    assert_eq!(lines[3], format!(" 1 {:<35}    1 right", "right"));
+    assert_eq!(lines[4], format!(" 2 漢字    x{} |  2 more", " ".repeat(26)));
+    let mut narrow = world.command(FRACTAL);
+    narrow.env("COLUMNS", "40").args(["compare", "x", "y", "--side-by-side", "--diff", "a"]);
+    let narrow = Answer::of(&mut narrow);
+    assert!(narrow.out.contains(&format!(" 1 {:<15}    1 right\n", "right")), "{}", narrow.out);
+    let (_, reply) = world.json(&["compare", "x", "y", "--json", "--check", CHECK]);
+    assert_eq!(reply["base"]["checks"][0]["result"], "fail");
+    let first = &reply["attempts"][0];
+    assert_eq!((&first["outcome"], &first["exit"]), (&json!("exited"), &json!(0)));
 }
 
 #[test]

@@ -320,7 +320,7 @@ fn sandboxes_that_exist_can_be_compared() {
     world.make("y", "echo 3 > f; echo same > s; seq 50 > long").unwrap();
     let reply = compare(&world, &["y", "x"], &[]).unwrap();
     assert_eq!(reply.winner.as_deref(), Some("x"));
-    assert_eq!(reply.attempts[0].outcome, None);
+    assert!(reply.base.checks.is_empty());
     assert!(reply.attempts[0].why.contains("fewer lines changed (3 against 53)"));
     let overlap: Vec<(bool, bool)> =
         reply.overlap.iter().map(|one| (one.path.ends_with("/f"), one.same)).collect();
@@ -331,6 +331,61 @@ fn sandboxes_that_exist_can_be_compared() {
         assert_eq!(compare(&world, bad, &[]).unwrap_err().code, Code::Invalid);
     }
     assert_eq!(compare(&world, &["x", "z"], &[]).unwrap_err().code, Code::NotFound);
+}
+
+#[test]
+fn sandboxes_are_compared_by_how_their_latest_run_ended() {
+    let world = World::new();
+    world.make("x", "echo 2 > f").unwrap();
+    world.make("y", "echo 3 > f; seq 9 >> f; exit 7").unwrap();
+    let reply = compare(&world, &["y", "x"], &[]).unwrap();
+    let (x, y) = (named(&reply, "x"), named(&reply, "y"));
+    assert_eq!((x.outcome, x.exit), (Some(Outcome::Exited), Some(0)));
+    assert_eq!((y.outcome, y.exit), (Some(Outcome::Exited), Some(7)));
+    // What failed is ruled out, unless checks say that what is there is good.
+    assert_eq!((reply.winner.as_deref(), y.why.as_str()), (Some("x"), "ruled out: exit 7"));
+    let reply = compare(&world, &["x", "y"], &[check("nine", "grep -x 9 f")]).unwrap();
+    assert_eq!(reply.winner.as_deref(), Some("y"));
+    // A fork has not run anything yet.
+    world.fork("x", "child", &Policy::default()).unwrap();
+    let reply = compare(&world, &["x", "child"], &[]).unwrap();
+    assert_eq!(named(&reply, "child").outcome, None);
+}
+
+#[test]
+fn compared_sandboxes_are_checked_beside_their_untouched_base() {
+    let world = World::new();
+    let file = world.project().join("f");
+    std::fs::write(&file, "old\n").unwrap();
+    world.make("x", "echo new > f").unwrap();
+    world.make("y", "echo other > f").unwrap();
+    let checks = [check("old", "grep -x old f"), check("new", "grep -x new f")];
+    let results = |reply: &TryReply| -> Vec<CheckResult> {
+        reply.base.checks.iter().map(|check| check.result).collect()
+    };
+    let reply = compare(&world, &["x", "y"], &checks).unwrap();
+    assert_eq!(results(&reply), [CheckResult::Pass, CheckResult::Fail]);
+    assert_eq!(reply.base.kind, BaseKind::Live);
+    assert!(!reply.notes.iter().any(|note| note.contains("another base")), "{:?}", reply.notes);
+    // A frozen base is checked as it was, not as the host is.
+    let run = Run {
+        command: shell("echo new > f"),
+        name: Some("cold".into()),
+        base: BaseKind::Frozen,
+        ..Run::default()
+    };
+    world.run(run).unwrap();
+    std::fs::write(&file, "edited\n").unwrap();
+    let reply = compare(&world, &["cold", "x"], &checks).unwrap();
+    assert_eq!(results(&reply), [CheckResult::Pass, CheckResult::Fail]);
+    assert_eq!(reply.base.kind, BaseKind::Frozen);
+    assert!(
+        reply.notes.iter().any(|note| note == "x has another base; (base) is that of cold"),
+        "{:?}",
+        reply.notes
+    );
+    // Nothing of it is left.
+    assert_eq!(world.list().len(), 3);
 }
 
 #[test]
