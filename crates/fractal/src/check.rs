@@ -76,7 +76,7 @@ impl<'a> Checking<'a> {
         let start = Instant::now();
         let mut said: Vec<Said> = Vec::new();
         for _ in 0..self.repeat {
-            said.push(Said::of(self.shell(&check.command, check.time_ms)));
+            said.push(self.said(self.shell(&check.command, check.time_ms)));
             if said.iter().any(|other| other.result != said[0].result) {
                 break;
             }
@@ -85,14 +85,23 @@ impl<'a> Checking<'a> {
         summary(check, said, wall_ms)
     }
 
+    /// What a run came to, which the end of the budget may have cut short.
+    fn said(&self, ran: Result<RunReply>) -> Said {
+        let is_cut = ran
+            .as_ref()
+            .is_ok_and(|reply| matches!(reply.outcome, Outcome::Timeout | Outcome::Signalled));
+        let said = Said::of(ran);
+        match self.budget.refusal() {
+            Some(why) if is_cut => Said { why: Some(format!("stopped: {why}")), ..said },
+            _ => said,
+        }
+    }
+
     /// Runs a shell command in a throw-away child, within its own time limit
     /// (or the usual one) and what is left of the budget.
     pub fn shell(&self, command: &str, time_ms: Option<u64>) -> Result<RunReply> {
-        if self.budget.is_called_off() {
-            return Err(Error::new(Code::Timeout, "it was called off"));
-        }
-        if self.budget.is_spent() {
-            return Err(Error::new(Code::Timeout, "no time was left for it"));
+        if let Some(why) = self.budget.refusal() {
+            return Err(Error::new(Code::Timeout, why));
         }
         let own = place::time_ms(&self.caller, &self.row.policy, &self.row.template, time_ms)?;
         let limits = Limits {
@@ -129,7 +138,10 @@ impl Said {
             Err(error) => Said {
                 result: CheckResult::Error,
                 exit: NOT_STARTED,
-                why: Some(format!("could not be run: {error}")),
+                why: Some(match error.code {
+                    Code::Timeout => format!("not run: {error}"),
+                    _ => format!("could not be run: {error}"),
+                }),
                 output: String::new(),
             },
         }

@@ -29,11 +29,12 @@ mod view;
 pub use config::{Config, Line, Setting, Stage, TrySettings};
 pub use doctor::{Diagnosis, Finding};
 pub use environment::{default_hidden, filter as filter_environment};
+pub use fractal_jail::terminal::Signals;
 pub use fractal_jail::{Input, Output, Streams};
 pub use fractal_model as model;
 pub use fractal_model::{Action, Code, Error, Policy, Reply, Result, Run, RunReply};
 pub use template::Template;
-pub use verbs::attempt::{Progress, Watch};
+pub use verbs::attempt::{Progress, Stop, Watch};
 pub use verbs::diff::{DiffFormat, DiffOutput};
 pub use verbs::run::RunIo;
 
@@ -208,7 +209,7 @@ impl Engine {
             Action::Gc { dry_run, undo_ms } => {
                 verbs::gc::gc(self, caller, dry_run, undo_ms).map(Reply::Gc)
             }
-            Action::Try(asked) => verbs::attempt::try_all(self, caller, *asked, &|_| ())
+            Action::Try(asked) => verbs::attempt::try_all(self, caller, *asked, &|_| (), &|| false)
                 .map(|reply| Reply::Try(Box::new(reply))),
             Action::Compare { sandboxes, checks, score, rank, repeat } => {
                 let asked = Judged {
@@ -251,11 +252,17 @@ impl Engine {
         verbs::run::run(self, caller, run, io)
     }
 
-    /// `try`, telling what happens on the way.
-    pub fn try_with(&self, caller: &Caller, asked: Try, watch: Watch<'_>) -> Result<TryReply> {
+    /// `try`, telling what happens on the way, and ending early when asked to.
+    pub fn try_with(
+        &self,
+        caller: &Caller,
+        asked: Try,
+        watch: Watch<'_>,
+        stop: Stop<'_>,
+    ) -> Result<TryReply> {
         self.ready()?;
         self.authorize(caller, Verb::Try)?;
-        verbs::attempt::try_all(self, caller, asked, watch)
+        verbs::attempt::try_all(self, caller, asked, watch, stop)
     }
 
     /// Writes what differs between two sandboxes, in the files that either of

@@ -301,6 +301,9 @@ pub struct BaseReport {
     /// What the checks say about the untouched base.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<CheckReport>,
+    /// Why some of them did not come to look at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_run: Option<String>,
 }
 
 /// The answer to `try` and `compare`.
@@ -313,6 +316,9 @@ pub struct TryReply {
     pub winner: Option<String>,
     /// The base.
     pub base: BaseReport,
+    /// Set when somebody ended it early; then there is no winner.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
     /// What a person should know: suspect checks, ties, what was cancelled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -84,8 +84,11 @@ fn rows(reply: &TryReply) -> Vec<Row> {
     }
     let mut rows = vec![Row { cells: head.into_iter().map(str::to_owned).collect() }];
     rows.extend(reply.attempts.iter().map(|attempt| row(attempt, scored)));
-    if !reply.base.checks.is_empty() {
-        let cells = vec![String::new(), "(base)".to_owned(), signs(&reply.base.checks)];
+    let not_run = reply.base.not_run.as_ref().map(|_| "not run".to_owned());
+    let said = Some(signs(&reply.base.checks)).filter(|signs| !signs.is_empty());
+    let said: Vec<String> = said.into_iter().chain(not_run).collect();
+    if !said.is_empty() {
+        let cells = vec![String::new(), "(base)".to_owned(), said.join(" ")];
         rows.push(Row { cells });
     }
     rows

@@ -7,8 +7,9 @@ use crate::session::{Session, unexpected};
 use fractal::model::{
     Attempt, BaseKind, Check, Promote, PromoteReply, RankBy, Try as Asked, TryReply,
 };
-use fractal::{Action, Caller, Code, Engine, Error, Reply};
+use fractal::{Action, Caller, Code, Engine, Error, Reply, Signals};
 use serde::Serialize;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Try several ways at once, check them, and rank them
 ///
@@ -24,8 +25,11 @@ use serde::Serialize;
 /// FRACTAL_ATTEMPT_NAME), or [[attempt]] in fractal.toml. Checks are `--check`
 /// or [[check]].
 ///
+/// An interrupt (Ctrl-C) stops them in order: the journal tells of it, and the
+/// attempts that had begun are kept as far as they came.
+///
 /// Exit status: 0 when there is a winner, 3 when none passes; with `--promote`
-/// that of the promotion.
+/// that of the promotion; 130 when interrupted.
 #[derive(clap::Args)]
 #[command(
     override_usage = "fractal try [OPTIONS] --each CMD...\n       fractal try [OPTIONS] -n N -- CMD..."
@@ -113,8 +117,13 @@ impl Try {
         let (engine, caller) = (session.engine()?, session.caller()?);
         let manner = live::Manner::fitting(session.is_quiet() || session.json);
         let board = live::Board::new(manner);
-        let reply =
-            board.during(|| engine.try_with(&caller, asked, &|progress| board.tell(progress)))?;
+        let interrupt = Interrupt::take();
+        let reply = board.during(|| {
+            engine.try_with(&caller, asked, &|progress| board.tell(progress), &|| interrupt.came())
+        })?;
+        if let Some(status) = interrupt.status(&reply) {
+            return interrupted(session, &reply, status);
+        }
         let promoted = match board::winner(&reply).and_then(|best| best.sandbox.clone()) {
             Some(sandbox) if promote => Some(promote_winner(&engine, &caller, sandbox)),
             _ => None,
@@ -149,6 +158,50 @@ impl Try {
             ..Asked::default()
         })
     }
+}
+
+/// Signals that end a `try` in order, instead of killing it: attempts are
+/// stopped, what they did so far is kept, and the journal has the story.
+struct Interrupt {
+    signals: Option<Signals>,
+    came: AtomicI32,
+}
+
+impl Interrupt {
+    fn take() -> Interrupt {
+        Interrupt { signals: Signals::take(), came: AtomicI32::new(0) }
+    }
+
+    fn came(&self) -> bool {
+        if let Some(signal) = self.signals.as_ref().and_then(Signals::ending) {
+            self.came.store(signal, Ordering::Relaxed);
+        }
+        self.came.load(Ordering::Relaxed) != 0
+    }
+
+    /// The exit status of somebody who was interrupted, as a shell would show
+    /// it. Whoever was not is killed by signals again from here on.
+    fn status(self, reply: &TryReply) -> Option<u8> {
+        let signal = self.came.load(Ordering::Relaxed);
+        self.signals.into_iter().for_each(Signals::give_back);
+        reply.interrupted.then_some((128 + signal) as u8)
+    }
+}
+
+/// What there is of a `try` that was ended early.
+fn interrupted(session: &Session, reply: &TryReply, status: u8) -> Result<u8, Failure> {
+    if session.json {
+        session.print_json(reply)?;
+        return Ok(status);
+    }
+    session.print(&board::text(reply))?;
+    board::remarks(reply).iter().for_each(|line| session.note(line));
+    let kept: Vec<&str> =
+        reply.attempts.iter().filter_map(|attempt| attempt.sandbox.as_deref()).collect();
+    if !kept.is_empty() {
+        session.note(&format!("kept: {} (fractal drop {})", kept.join(", "), kept.join(" ")));
+    }
+    Ok(status)
 }
 
 fn promote_winner(

@@ -69,6 +69,9 @@ fn outcome(body: &RecordBody) -> String {
         return written(&body.detail, &id, text("undoes"));
     }
     if let Some(attempts) = body.detail.get("attempts").and_then(Value::as_array) {
+        if body.detail.get("interrupted").is_some() {
+            return format!("interrupted: {}", plural(attempts.len(), "attempt"));
+        }
         return match (text("winner"), attempts.len()) {
             (Some(winner), count) => format!("{winner} won of {}", plural(count, "attempt")),
             (None, count) => format!("none passed of {}", plural(count, "attempt")),
@@ -154,6 +157,10 @@ mod tests {
         check(json!({ "undo": "C", "undoes": "B", "applied": 1 }), "1 path, took back B (undo C)");
         check(json!({ "winner": "b", "attempts": [{}, {}] }), "b won of 2 attempts");
         check(json!({ "winner": null, "attempts": [{}] }), "none passed of 1 attempt");
+        check(
+            json!({ "winner": null, "attempts": [{}], "interrupted": true }),
+            "interrupted: 1 attempt",
+        );
         check(json!({ "stage": "dev", "paths": 1 }), "1 path into dev");
         check(json!({ "from": "s", "paths": 1, "message": "fine" }), "1 path from s: fine");
         check(json!({ "from": "s", "paths": 2, "undo": "B" }), "2 paths from s (undo B)");

@@ -226,17 +226,18 @@ fn two_sandboxes_are_shown_side_by_side_with_their_base() {
 }
 
 #[test]
-fn an_interrupt_ends_every_attempt() {
+fn an_interrupt_ends_every_attempt_and_leaves_the_story() {
     if !able() {
         return;
     }
     let world = World::new();
     let mark = format!("95{}", std::process::id());
     let sleep = format!("sleep {mark}");
-    let mut child = world
+    let child = world
         .command(FRACTAL)
-        .args(["-q", "try", "--jobs", "2", "--each", &sleep, "--each", &sleep])
+        .args(["try", "--jobs", "2", "--each", &sleep, "--each", &sleep, "--promote"])
         .stdout(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
     until(|| count(&mark) == 2);
@@ -244,8 +245,17 @@ fn an_interrupt_ends_every_attempt() {
     assert!(
         Command::new("kill").args(["-INT", &pid]).status().is_ok_and(|status| status.success())
     );
-    assert!(!child.wait().expect("it ends").success());
+    let answer = Answer::from(child.wait_with_output().expect("it ends"));
+    assert_eq!(answer.status, 130, "{}", answer.err);
     until(|| count(&mark) == 0);
+    let (_, list) = world.json(&["list", "--json"]);
+    let names = list["sandboxes"].as_array().into_iter().flatten();
+    let names: Vec<&str> = names.filter_map(|info| info["name"].as_str()).collect();
+    assert_eq!(names.len(), 2);
+    let kept = answer.err.lines().find(|line| line.starts_with("kept: ")).expect("a line");
+    assert!(names.iter().all(|name| kept.contains(name)), "{kept} {names:?}");
+    let log = world.ok(&["log"]).out;
+    assert!(log.contains("interrupted: 2 attempts"), "{log}");
     // What it left is in order, and can be dropped.
     world.ok(&["drop", "--all"]);
 }

@@ -31,7 +31,9 @@ pub fn compare(
         done.push(look(engine, caller, row, &judging)?);
     }
     let order = attempt::in_order(engine, caller, &judging.ranking, &done)?;
-    let mut reply = attempt::answer(done, order, check_base(engine, caller, &rows[0], &judging));
+    let base = check_base(engine, caller, &rows[0], &judging);
+    let base = base.map(|checks| work::BaseChecks { checks, not_run: None });
+    let mut reply = attempt::answer(done, order, base);
     let behind = rows.iter().filter_map(|row| stale::look(engine, row));
     reply.base.behind = behind.map(|stale| stale.changed.len() as u64).max().unwrap_or(0);
     reply.base.kind = stale::base_kind(engine, &rows[0])?;

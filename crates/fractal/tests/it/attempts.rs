@@ -148,6 +148,8 @@ fn the_first_that_passes_cancels_the_rest() {
         assert_eq!(one.why, "cancelled: another attempt passed first");
         assert_eq!((&one.sandbox, one.outcome, one.rank), (&None, None, None));
     }
+    // The base is evidence all the same.
+    assert_eq!(reply.base.checks[0].result, CheckResult::Fail);
     assert_eq!(world.list().len(), 1);
     assert!(!is_running(&mark));
 }
@@ -163,6 +165,7 @@ fn a_check_that_hangs_is_cancelled_too() {
     let reply = try_all(&world, asked).unwrap();
     assert_eq!(reply.winner.as_deref(), Some("fast"));
     assert_eq!(named(&reply, "slow").sandbox, None);
+    assert_eq!(reply.base.not_run.as_deref(), Some("another attempt passed first"));
     assert!(world.list().len() == 1 && !is_running(&mark));
 }
 
@@ -170,7 +173,7 @@ fn a_check_that_hangs_is_cancelled_too() {
 fn a_budget_holds_for_everything_together() {
     let world = World::new();
     let list = [("a", "sleep 60"), ("b", "sleep 60"), ("c", "echo > c")];
-    let mut asked = ask(&list, &[]);
+    let mut asked = ask(&list, &[check("good", "true")]);
     (asked.budget_ms, asked.jobs) = (Some(300), Some(2));
     let start = std::time::Instant::now();
     let reply = try_all(&world, asked).unwrap();
@@ -178,6 +181,35 @@ fn a_budget_holds_for_everything_together() {
     assert_eq!(named(&reply, "a").outcome, Some(Outcome::Timeout));
     assert_eq!(named(&reply, "c").why, "not started: the budget was used up");
     assert!(reply.winner.is_none() && reply.notes.iter().any(|note| note.contains("budget")));
+    assert!(reply.base.checks.is_empty());
+    assert_eq!(reply.base.not_run.as_deref(), Some("the budget was used up"));
+}
+
+#[test]
+fn whoever_interrupts_finds_what_was_done_and_the_story() {
+    let world = World::new();
+    let mark = format!("94{}", std::process::id());
+    let (hang, slow) = (format!("test -e a && sleep {mark}"), format!("echo > half; sleep {mark}"));
+    let list = [("checked", "echo > a"), ("slow", slow.as_str()), ("later", "true")];
+    let asked = Try { jobs: Some(2), ..ask(&list, &[check("hangs", &hang)]) };
+    // Two of them are in the middle of something when it happens.
+    let stop = || count_running(&mark) == 2;
+    let reply = world.engine.try_with(&world.caller, asked, &|_| (), &stop).unwrap();
+    assert!(reply.interrupted && reply.winner.is_none() && !is_running(&mark));
+    let (checked, slow) = (named(&reply, "checked"), named(&reply, "slow"));
+    assert_eq!(checked.why, "ruled out: check `hangs` could not answer: stopped: interrupted");
+    assert_eq!(slow.outcome, Some(Outcome::Signalled));
+    assert_eq!(named(&reply, "later").why, "not started: interrupted");
+    assert_eq!(reply.base.not_run.as_deref(), Some("interrupted"));
+    // As far as they came, they are there.
+    assert_eq!(world.list().len(), 2);
+    assert!(world.files(slow.sandbox.as_deref().unwrap()).contains_key("half"));
+    let Ok(Reply::Log(log)) = world.apply(Action::Log { sandbox: None, limit: None }) else {
+        panic!()
+    };
+    let record = log.records.iter().find(|record| record.body.action == "try").unwrap();
+    assert_eq!(record.body.detail["interrupted"], true);
+    assert_eq!(record.body.detail["attempts"].as_array().map(Vec::len), Some(3));
 }
 
 #[test]
@@ -235,7 +267,7 @@ fn what_happens_is_told_on_the_way() {
     };
     let mut asked = ask(&[("a", "echo > x"), ("b", "exit 1")], &[check("t", "true")]);
     asked.jobs = Some(1);
-    world.engine.try_with(&world.caller, asked, &watch).unwrap();
+    world.engine.try_with(&world.caller, asked, &watch, &|| false).unwrap();
     let expect = ["run a", "check a t", "done a 1", "run b", "done b 0", "base"];
     assert_eq!(*told.lock().unwrap(), expect);
 }
@@ -261,8 +293,10 @@ fn edits_outside_meanwhile_are_counted() {
             std::fs::write(&file, "2").unwrap();
         }
     };
-    let reply =
-        world.engine.try_with(&world.caller, ask(&[("a", "echo > x")], &[]), &watch).unwrap();
+    let reply = world
+        .engine
+        .try_with(&world.caller, ask(&[("a", "echo > x")], &[]), &watch, &|| false)
+        .unwrap();
     assert_eq!(reply.base.behind, 1);
 }
 
@@ -279,7 +313,7 @@ fn on_a_frozen_base_attempts_see_no_edits_outside() {
     let list = [("a", "cat edited > seen"), ("b", "cat edited > seen")];
     let mut asked = ask(&list, &[check("old", "grep old seen edited")]);
     (asked.base, asked.jobs) = (BaseKind::Frozen, Some(1));
-    let reply = world.engine.try_with(&world.caller, asked, &watch).unwrap();
+    let reply = world.engine.try_with(&world.caller, asked, &watch, &|| false).unwrap();
     assert_eq!((reply.base.kind, reply.base.behind), (BaseKind::Frozen, 1));
     // The second one was forked after the edit.
     assert!(named(&reply, "a").rank.is_some() && named(&reply, "b").rank.is_some());
@@ -419,8 +453,11 @@ fn a_throw_away_run_in_a_sandbox_leaves_it_alone() {
 }
 
 fn is_running(mark: &str) -> bool {
+    count_running(mark) > 0
+}
+
+fn count_running(mark: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    processes
-        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
-        .any(|line| String::from_utf8_lossy(&line).contains(&format!("sleep\0{mark}")))
+    let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| line.starts_with(format!("sleep\0{mark}").as_bytes())).count()
 }
