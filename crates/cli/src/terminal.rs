@@ -52,9 +52,45 @@ pub fn cut(text: &str, columns: usize) -> String {
     format!("{kept}…")
 }
 
+/// The end of a text in at most so many columns: what tells paths apart.
+pub fn cut_front(text: &str, columns: usize) -> String {
+    if columns_of(text) <= columns {
+        return text.to_owned();
+    }
+    let reversed: String = text.chars().rev().collect();
+    cut(&reversed, columns).chars().rev().collect()
+}
+
+/// A text in lines of at most so many columns, broken between words; those
+/// that follow the first are indented. A word that is too long stays whole.
+pub fn wrapped(text: &str, columns: usize, indent: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is always a line");
+        let room = columns.saturating_sub(columns_of(line) + 1);
+        if line.is_empty() {
+            line.push_str(word);
+        } else if columns_of(word) <= room {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(format!("{indent}{word}"));
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_is_broken_between_words() {
+        assert_eq!(wrapped("one two three", 7, "  "), ["one two", "  three"]);
+        assert_eq!(wrapped("漢字 漢字", 7, "  "), ["漢字", "  漢字"]);
+        assert_eq!(cut_front("/srv/a/long/path", 8), "…ng/path");
+        assert_eq!(cut_front("short", 8), "short");
+    }
 
     #[test]
     fn text_is_cut_by_columns() {

@@ -6,7 +6,7 @@
 pub mod live;
 
 use crate::table::{plain, plural};
-use crate::terminal::{WIDTH, columns_of, cut, padded};
+use crate::terminal::{WIDTH, columns_of, cut, padded, wrapped};
 use fractal::model::{AttemptReport, BaseKind, CheckReport, CheckResult, TryReply, format_bytes};
 
 /// The longest name that is shown whole.
@@ -218,20 +218,7 @@ fn short(name: &str) -> String {
 
 /// Breaks a line between words; what follows is indented.
 pub fn wrap(text: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is always a line");
-        let room = WIDTH.saturating_sub(columns_of(line) + 1);
-        if line.is_empty() {
-            line.push_str(word);
-        } else if columns_of(word) <= room {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(format!("  {word}"));
-        }
-    }
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    wrapped(text, WIDTH, "  ").iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// Scores as people write them.
