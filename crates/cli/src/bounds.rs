@@ -116,7 +116,7 @@ pub fn base_kind(text: &str) -> Result<BaseKind, String> {
     match text {
         "live" => Ok(BaseKind::Live),
         "frozen" => Ok(BaseKind::Frozen),
-        _ => Err("neither `live` nor `frozen`".to_owned()),
+        _ => Err("use live or frozen".to_owned()),
     }
 }
 

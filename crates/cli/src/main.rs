@@ -12,6 +12,7 @@ mod board;
 mod bounds;
 mod describe;
 mod failure;
+mod inside;
 mod promotion;
 mod session;
 mod side_by_side;

@@ -11,7 +11,8 @@ use crate::budget::Budget;
 use crate::verbs::run::{self, place};
 use crate::{Caller, Engine, RunIo};
 use fractal_model::{
-    Check, CheckReport, CheckResult, Code, Error, Limits, Outcome, Policy, Result, Run, RunReply,
+    Check, CheckReport, CheckResult, Code, Error, Limits, Outcome, Part, Policy, Result, Run,
+    RunReply,
 };
 use fractal_store::SandboxRow;
 use std::time::Instant;
@@ -76,7 +77,8 @@ impl<'a> Checking<'a> {
         let start = Instant::now();
         let mut said: Vec<Said> = Vec::new();
         for _ in 0..self.repeat {
-            said.push(self.said(self.shell(&check.command, check.time_ms)));
+            let part = Part::Check(check.name.clone());
+            said.push(self.said(self.shell(&check.command, check.time_ms, part)));
             if said.iter().any(|other| other.result != said[0].result) {
                 break;
             }
@@ -99,7 +101,7 @@ impl<'a> Checking<'a> {
 
     /// Runs a shell command in a throw-away child, within its own time limit
     /// (or the usual one) and what is left of the budget.
-    pub fn shell(&self, command: &str, time_ms: Option<u64>) -> Result<RunReply> {
+    pub fn shell(&self, command: &str, time_ms: Option<u64>, part: Part) -> Result<RunReply> {
         if let Some(why) = self.budget.refusal() {
             return Err(Error::new(Code::Timeout, why));
         }
@@ -112,6 +114,7 @@ impl<'a> Checking<'a> {
             command: ["sh", "-c", command].map(str::to_owned).into(),
             sandbox: Some(self.row.id.to_string()),
             discard: true,
+            part,
             ask: Policy { limits, ..Policy::default() },
             ..self.like.clone()
         };

@@ -46,6 +46,7 @@ use fractal_store::{Reads, SandboxRow, Store, Tx, now_ms};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::ops::Deref;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use verbs::attempt::plan::Judged;
@@ -190,8 +191,9 @@ impl Engine {
             Action::List => verbs::list::list(self).map(Reply::List),
             Action::Show { sandbox } => verbs::show::show(self, caller, sandbox.as_deref())
                 .map(|reply| Reply::Show(Box::new(reply))),
-            Action::Log { sandbox, limit } => {
-                verbs::log::log(self, caller, sandbox.as_deref(), limit).map(Reply::Log)
+            Action::Log { sandbox, limit, here, whole } => {
+                let asked = verbs::log::Asked { sandbox: sandbox.as_deref(), limit, here, whole };
+                verbs::log::log(self, caller, &asked).map(Reply::Log)
             }
             Action::Drop { sandboxes, force } => verbs::drop::drop(self, caller, &sandboxes, force),
             Action::Copy { from, to } => {
@@ -429,10 +431,12 @@ impl Engine {
 
 /// A record of a verb on a sandbox, to be completed by the verb.
 pub(crate) fn record(caller: &Caller, action: &str, row: Option<&SandboxRow>) -> RecordBody {
+    let directory = row.map_or(&caller.directory, |row| &row.directory);
     RecordBody {
         time_ms: now_ms(),
         who: caller.who.clone(),
         action: action.to_owned(),
+        place: Some(RecordBody::place_of(directory.as_os_str().as_bytes())),
         sandbox: row.map(|row| row.id),
         name: row.map(|row| row.name.clone()),
         before: row.map(|row| row.top),

@@ -7,10 +7,10 @@
 //! bounded and can be cut short.
 
 use crate::Engine;
-use crate::base::{Count, Notes};
+use crate::base::{Count, Notes, digest};
 use crate::view::path_of;
 use fractal_jail::layer::{View, is_whole};
-use fractal_model::{BaseKind, Result, Staleness};
+use fractal_model::{BaseKind, Result, SandboxPath, Staleness};
 use fractal_store::{Reads, SandboxRow, now_ms};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -119,18 +119,19 @@ struct Walk {
 /// What is known of single files of the base.
 struct Known {
     notes: Notes,
-    count: Count,
+    /// The copy that a frozen base is.
+    copy: Option<View>,
     host: View,
 }
 
 impl Known {
     fn new(engine: &Engine, row: &SandboxRow) -> Result<Known> {
-        let count = match base_kind(engine, row)? {
-            BaseKind::Live => Count::All,
-            BaseKind::Frozen => Count::Landed,
+        let copy = match base_kind(engine, row)? {
+            BaseKind::Live => None,
+            BaseKind::Frozen => Some(engine.views(row, row.base)?.base()),
         };
         let host = engine.host_view(row, Vec::new())?;
-        Ok(Known { notes: Notes::read(engine, row.id), count, host })
+        Ok(Known { notes: Notes::read(engine, row.id), copy, host })
     }
 
     /// Whether the host has at a path what the sandbox stands on.
@@ -141,8 +142,18 @@ impl Known {
             return false;
         }
         let now = self.host.lookup(&path).ok().flatten();
-        self.notes.is_base(&path, now.as_ref(), &self.host, self.count) == Some(true)
+        let count = if self.copy.is_some() { Count::Landed } else { Count::All };
+        self.notes.is_base(&path, now.as_ref(), &self.host, count) == Some(true)
+            || !self.notes.has_promoted(&path)
+                && self.copy.as_ref().is_some_and(|copy| same(copy, &self.host, &path))
     }
+}
+
+/// Whether two views have the same file; one that cannot be read differs.
+fn same(a: &View, b: &View, path: &SandboxPath) -> bool {
+    let (Ok(Some(in_a)), Ok(Some(in_b))) = (a.lookup(path), b.lookup(path)) else { return false };
+    let digest_a = || digest(a, path, &in_a);
+    in_a.same_but_content(&in_b) && digest_a().is_some_and(|it| Some(it) == digest(b, path, &in_b))
 }
 
 impl Walk {

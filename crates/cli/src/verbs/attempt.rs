@@ -1,12 +1,10 @@
-use super::run::variables;
 use crate::board::{self, live};
 use crate::bounds::{Bounds, check, count, duration};
 use crate::failure::Failure;
+use crate::inside::Inside;
 use crate::promotion;
 use crate::session::{Session, unexpected};
-use fractal::model::{
-    Attempt, BaseKind, Check, Promote, PromoteReply, RankBy, Try as Asked, TryReply,
-};
+use fractal::model::{Attempt, Check, Promote, PromoteReply, RankBy, Try as Asked, TryReply};
 use fractal::{Action, Caller, Code, Engine, Error, Reply, Signals};
 use serde::Serialize;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -52,24 +50,11 @@ pub struct Try {
     /// Attempts at once [default: as many as there are cores, and fit into memory]
     #[arg(short, long, env = "FRACTAL_JOBS", value_name = "N", value_parser = count, hide_env_values = true)]
     jobs: Option<u64>,
-    /// What attempts stand on: the machine as it is (live), or as it was at the start (frozen)
-    #[arg(long, value_name = "KIND", value_parser = base)]
-    base: Option<BaseKind>,
     /// Promote the winner, if there is one
     #[arg(long)]
     promote: bool,
-    /// Set a variable inside; without a value, pass on the caller's (repeatable)
-    #[arg(short, long, value_name = "NAME[=VALUE]")]
-    env: Vec<String>,
-    /// Start in this directory instead of the current one
-    #[arg(short, long, value_name = "DIR")]
-    workdir: Option<String>,
-    /// Make the sandboxes from this template
-    #[arg(long, env = "FRACTAL_TEMPLATE", value_name = "NAME", hide_env_values = true)]
-    template: Option<String>,
-    /// Let the sandboxes expire when unused for so long, as in 7d
-    #[arg(long, env = "FRACTAL_TTL", value_name = "DURATION", value_parser = duration, hide_env_values = true)]
-    ttl: Option<u64>,
+    #[command(flatten)]
+    inside: Inside,
     /// The command of `-n`
     #[arg(last = true, value_name = "CMD", requires = "count")]
     command: Vec<String>,
@@ -137,15 +122,8 @@ impl Try {
     fn asked(self, session: &Session) -> Result<Asked, Error> {
         let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         Ok(Asked {
-            run: fractal::Run {
-                env: variables(&self.env)?,
-                cwd: self.workdir.as_deref().map(|dir| session.absolute(dir)).transpose()?,
-                ask: self.bounds.policy(session)?,
-                network: self.bounds.net.clone(),
-                template: self.template,
-                ttl_ms: self.ttl,
-                ..fractal::Run::default()
-            },
+            base: self.inside.base,
+            run: self.inside.run(&self.bounds, session)?,
             attempts: attempts(&self.each, self.count, &self.command),
             checks: self.judging.check,
             score: self.judging.score,
@@ -154,7 +132,6 @@ impl Try {
             stop_first: self.stop_first,
             budget_ms: self.budget,
             jobs: self.jobs.map(small),
-            base: self.base.unwrap_or_default(),
             ..Asked::default()
         })
     }
@@ -291,14 +268,6 @@ fn named(text: &str) -> (Option<&str>, &str) {
             (Some(name), command)
         }
         _ => (None, text),
-    }
-}
-
-fn base(text: &str) -> Result<BaseKind, String> {
-    match text {
-        "live" => Ok(BaseKind::Live),
-        "frozen" => Ok(BaseKind::Frozen),
-        _ => Err("use live or frozen".to_owned()),
     }
 }
 

@@ -1,6 +1,7 @@
-use super::run::{Style, io_for, remarks, variables};
-use crate::bounds::{Bounds, check, duration};
+use super::run::{Style, io_for, remarks};
+use crate::bounds::{Bounds, check};
 use crate::failure::Failure;
+use crate::inside::Inside;
 use crate::promotion;
 use crate::session::Session;
 use fractal::model::{Check, Guard as Asked, GuardReply, Outcome, Promote};
@@ -28,15 +29,8 @@ pub struct Guard {
     /// Bring files that run by themselves
     #[arg(long)]
     allow_autorun: bool,
-    /// Set a variable inside; without a value, pass on the caller's (repeatable)
-    #[arg(short, long, value_name = "NAME[=VALUE]")]
-    env: Vec<String>,
-    /// Make the sandbox from this template
-    #[arg(long, env = "FRACTAL_TEMPLATE", value_name = "NAME", hide_env_values = true)]
-    template: Option<String>,
-    /// Let the sandbox expire when unused for so long, as in 7d
-    #[arg(long, env = "FRACTAL_TTL", value_name = "DURATION", value_parser = duration, hide_env_values = true)]
-    ttl: Option<u64>,
+    #[command(flatten)]
+    inside: Inside,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<String>,
@@ -48,14 +42,9 @@ impl Guard {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
         let asked = Asked {
             run: fractal::Run {
-                env: variables(&self.env)?,
-                ask: self.bounds.policy(session)?,
-                network: self.bounds.net.clone(),
                 command: self.command,
                 name: self.name,
-                template: self.template,
-                ttl_ms: self.ttl,
-                ..fractal::Run::default()
+                ..self.inside.run(&self.bounds, session)?
             },
             promote: Promote {
                 checks: self.check,

@@ -1,9 +1,10 @@
 use crate::bounds::check;
 use crate::failure::Failure;
-use crate::promotion;
+use crate::promotion::{self, Sides, typed};
 use crate::session::{Session, unexpected};
 use fractal::model::{Check, Form, Promote as Asked};
 use fractal::{Action, Error, Reply};
+use std::ffi::OsString;
 
 /// Bring a sandbox's changes into reality, behind checks and with an undo
 ///
@@ -36,16 +37,9 @@ pub struct Promote {
     to: Option<String>,
     /// Bring only what lies at or below this path (repeatable)
     #[arg(long, value_name = "PATH", num_args = 1..)]
-    only: Vec<String>,
-    /// Where both sides changed the same place, take the sandbox's (repeatable)
-    #[arg(long, value_name = "PATH", num_args = 1..)]
-    ours: Vec<String>,
-    /// Where both sides changed the same place, leave what is there (repeatable)
-    #[arg(long, value_name = "PATH", num_args = 1..)]
-    theirs: Vec<String>,
-    /// Say what would happen and do nothing
-    #[arg(long, short = 'n')]
-    dry_run: bool,
+    only: Vec<OsString>,
+    #[command(flatten)]
+    sides: Sides,
     /// As `files`, a `patch` on standard output, a `branch NAME`, or a
     /// `commit` that no branch points at; git's working tree and index stay
     #[arg(long = "as", value_names = ["FORM", "NAME"], num_args = 1..=2)]
@@ -77,10 +71,10 @@ impl Promote {
         let asked = Asked {
             sandbox: self.sandbox.or(stray),
             to: self.to,
-            only: self.only,
-            ours: self.ours,
-            theirs: self.theirs,
-            dry_run: self.dry_run,
+            only: typed(&self.only),
+            ours: self.sides.ours(),
+            theirs: self.sides.theirs(),
+            dry_run: self.sides.dry_run,
             form,
             checks: self.check,
             allow_autorun: self.allow_autorun,

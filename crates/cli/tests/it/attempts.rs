@@ -260,6 +260,33 @@ fn an_interrupt_ends_every_attempt_and_leaves_the_story() {
     world.ok(&["drop", "--all"]);
 }
 
+#[test]
+fn the_log_is_of_this_directory_and_without_checks() {
+    if !able() {
+        return;
+    }
+    let world = project();
+    call(&world, &three(&["-q"]));
+    let verbs = |args: &[&str]| -> Vec<String> {
+        let lines = world.ok(args).out;
+        let verb = |line: &str| line.split_whitespace().nth(3).unwrap_or_default().to_owned();
+        lines.lines().map(verb).collect()
+    };
+    assert_eq!(verbs(&["log"]), ["try", "run", "run", "run"]);
+    // Two attempts came to be checked, and the base.
+    let all = verbs(&["log", "--checks"]);
+    assert_eq!(all.iter().filter(|verb| *verb == "check").count(), 3, "{all:?}");
+    let (_, reply) = world.json(&["log", "--json"]);
+    let records = reply["records"].as_array().into_iter().flatten();
+    let checks = records.filter(|record| record["detail"]["kind"] == "check");
+    assert!(checks.map(|record| &record["detail"]["check"]).all(|name| name == "test"));
+    let other = world.root().to_string_lossy().into_owned();
+    let nothing = world.ok(&["-C", &other, "log"]);
+    assert_eq!(nothing.out, "");
+    assert_eq!(nothing.err, "nothing happened in this directory (fractal log --all)\n");
+    assert_eq!(verbs(&["-C", &other, "log", "--all"]).len(), 4);
+}
+
 /// Programs that run under this mark.
 fn count(mark: &str) -> usize {
     let processes = std::fs::read_dir("/proc").expect("it is there").flatten();

@@ -8,6 +8,8 @@ use fractal::model::{
 use fractal::{Action, Code, Error, Progress, Reply, Run};
 use std::sync::Mutex;
 
+const LOG: Action = Action::Log { sandbox: None, limit: None, here: false, whole: false };
+
 fn attempts(list: &[(&str, &str)]) -> Vec<Attempt> {
     list.iter()
         .map(|(name, script)| Attempt { name: (*name).into(), command: shell(script) })
@@ -65,9 +67,7 @@ fn the_one_that_passes_wins_and_the_others_are_kept() {
     let clash = &reply.overlap[0];
     assert!(clash.path.ends_with("/a") && !clash.same && clash.attempts.len() == 3, "{clash:?}");
     // The winner is the latest sandbox of the directory, and on record.
-    let Ok(Reply::Log(log)) = world.apply(Action::Log { sandbox: None, limit: None }) else {
-        panic!()
-    };
+    let Ok(Reply::Log(log)) = world.apply(LOG) else { panic!() };
     let record = log.records.iter().find(|record| record.body.action == "try").unwrap();
     assert_eq!(record.body.detail["winner"], "right");
     assert_eq!(record.body.name.as_deref(), Some(sandbox.as_str()));
@@ -204,9 +204,7 @@ fn whoever_interrupts_finds_what_was_done_and_the_story() {
     // As far as they came, they are there.
     assert_eq!(world.list().len(), 2);
     assert!(world.files(slow.sandbox.as_deref().unwrap()).contains_key("half"));
-    let Ok(Reply::Log(log)) = world.apply(Action::Log { sandbox: None, limit: None }) else {
-        panic!()
-    };
+    let Ok(Reply::Log(log)) = world.apply(LOG) else { panic!() };
     let record = log.records.iter().find(|record| record.body.action == "try").unwrap();
     assert_eq!(record.body.detail["interrupted"], true);
     assert_eq!(record.body.detail["attempts"].as_array().map(Vec::len), Some(3));
@@ -391,7 +389,7 @@ fn compared_sandboxes_are_checked_beside_their_untouched_base() {
     let world = World::new();
     let file = world.project().join("f");
     std::fs::write(&file, "old\n").unwrap();
-    world.make("x", "echo new > f").unwrap();
+    let made = world.make("x", "echo new > f").unwrap();
     world.make("y", "echo other > f").unwrap();
     let checks = [check("old", "grep -x old f"), check("new", "grep -x new f")];
     let results = |reply: &TryReply| -> Vec<CheckResult> {
@@ -399,8 +397,10 @@ fn compared_sandboxes_are_checked_beside_their_untouched_base() {
     };
     let reply = compare(&world, &["x", "y"], &checks).unwrap();
     assert_eq!(results(&reply), [CheckResult::Pass, CheckResult::Fail]);
-    assert_eq!(reply.base.kind, BaseKind::Live);
-    assert!(!reply.notes.iter().any(|note| note.contains("another base")), "{:?}", reply.notes);
+    // Copies are frozen, each by itself.
+    let is_copy = made.isolation.tier == fractal::model::Tier::Copied;
+    let has_others = reply.notes.iter().any(|note| note.contains("another base"));
+    assert_eq!((reply.base.kind == BaseKind::Frozen, has_others), (is_copy, is_copy));
     // A frozen base is checked as it was, not as the host is.
     let run = Run {
         command: shell("echo new > f"),

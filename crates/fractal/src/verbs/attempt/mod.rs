@@ -16,7 +16,7 @@ use crate::{Caller, Engine, RunIo, record, stale};
 use fractal_jail::Input;
 use fractal_model::rank::{self, Changed, Evidence, Order, Ranking};
 use fractal_model::{
-    AttemptReport, BaseKind, BaseReport, Error, RankBy, Result, Run, Try, TryReply,
+    AttemptReport, BaseKind, BaseReport, Error, Part, RankBy, Result, Run, Try, TryReply,
 };
 use fractal_store::{SandboxRow, now_ms};
 use plan::Plan;
@@ -138,6 +138,7 @@ pub fn in_order(
     let run = Run {
         command: ["sh", "-c", command].map(str::to_owned).into(),
         discard: true,
+        part: Part::Rank,
         ..Run::default()
     };
     let io = RunIo::capturing(Input::Bytes(text.into_bytes()));

@@ -8,8 +8,8 @@ use crate::check::{Checking, tail};
 use crate::verbs::{drop, fork, run};
 use crate::{Caller, Engine, RunIo};
 use fractal_model::{
-    AttemptReport, BaseKind, CheckReport, CheckResult, Error, Limits, Outcome, Policy, Result, Run,
-    RunReply, Usage,
+    AttemptReport, BaseKind, CheckReport, CheckResult, Error, Limits, Outcome, Part, Policy,
+    Result, Run, RunReply, Usage,
 };
 use fractal_store::{Reads, SandboxRow};
 
@@ -171,7 +171,7 @@ impl Work<'_> {
             sandbox: self.plan.base_name.clone(),
         };
         // Should we be killed before it is dropped, it is forgotten soon.
-        let like = Run { ttl_ms: Some(BASE_TTL_MS), ..self.plan.run.clone() };
+        let like = Run { ttl_ms: Some(BASE_TTL_MS), part: Part::Base, ..self.plan.run.clone() };
         self.run(&base, &like).map(|_| ())
     }
 
@@ -206,7 +206,7 @@ impl Work<'_> {
     /// Forgets the fork of the base.
     pub fn drop_base(&self) -> Result<()> {
         match self.engine.store.sandbox_named(&self.plan.base_name)? {
-            Some(row) => drop::drop_row(self.engine, self.caller, &row),
+            Some(row) => drop::forget(self.engine, &row),
             None => Ok(()),
         }
     }
@@ -261,7 +261,7 @@ fn succeeded(report: &AttemptReport) -> bool {
 /// What the score command says about a sandbox: the number on its last line.
 pub fn score(checking: &Checking<'_>, judging: &Judging) -> Result<Option<f64>> {
     let Some(command) = &judging.score else { return Ok(None) };
-    let reply = checking.shell(command, None)?;
+    let reply = checking.shell(command, None, Part::Score)?;
     if reply.outcome != Outcome::Exited || reply.exit != 0 {
         return Err(Error::invalid(format!("no score: the command returned {}", reply.exit)));
     }
