@@ -1,10 +1,12 @@
 //! How promotions read, for `promote` and for `try --promote`.
 
+use crate::board::sign;
+use crate::bounds::check;
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::table::{plain, plural};
 use fractal::model::{
-    CheckReport, CheckResult, Conflict, LeftOut, PromoteReply, TypedPath, Verdict,
+    Check, CheckReport, CheckResult, Conflict, LeftOut, PromoteReply, TypedPath, Verdict,
 };
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -33,6 +35,18 @@ impl Sides {
     pub fn theirs(&self) -> Vec<TypedPath> {
         typed(&self.theirs)
     }
+}
+
+/// What a promotion has to pass, beside the project's own checks: the flags that
+/// `promote` and `guard` share.
+#[derive(clap::Args)]
+pub struct Gate {
+    /// One more check that must pass (repeatable)
+    #[arg(long, value_name = "NAME=CMD", value_parser = check)]
+    pub check: Vec<Check>,
+    /// Bring files that run by themselves
+    #[arg(long)]
+    pub allow_autorun: bool,
 }
 
 /// Paths as they were typed; the system lets them be any bytes.
@@ -209,21 +223,16 @@ fn made(reply: &PromoteReply, name: &str) -> String {
 
 /// `✗ test: failed with exit status 1`, and the end of what it printed.
 fn checked(check: &CheckReport) -> String {
-    let name = plain(&check.name);
+    let (name, sign) = (plain(&check.name), sign(check.result));
     if check.result == CheckResult::Pass {
-        return format!("✓ {name}");
+        return format!("{sign} {name}");
     }
     let why = check.why.as_deref().map_or_else(|| check.result.name().to_owned(), plain);
     let output = check.output.trim_end();
     let lines: Vec<String> = output.lines().map(|line| format!("    {}", plain(line))).collect();
     let tail = if lines.is_empty() { String::new() } else { format!("\n{}", lines.join("\n")) };
     let optional = if check.required { "" } else { " (not required)" };
-    let mark = match check.result {
-        CheckResult::Error => '!',
-        CheckResult::Flaky => '~',
-        CheckResult::Pass | CheckResult::Fail => '✗',
-    };
-    format!("{mark} {name}: {why}{optional}{tail}")
+    format!("{sign} {name}: {why}{optional}{tail}")
 }
 
 fn left_out(left: &LeftOut) -> String {

@@ -130,7 +130,8 @@ fn signs(checks: &[CheckReport]) -> String {
     format!("✓ {passed}/{}", signs.len())
 }
 
-fn sign(result: CheckResult) -> &'static str {
+/// What a check said, as a sign.
+pub fn sign(result: CheckResult) -> &'static str {
     match result {
         CheckResult::Pass => "✓",
         CheckResult::Fail => "✗",

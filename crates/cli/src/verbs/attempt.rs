@@ -1,5 +1,5 @@
 use crate::board::{self, live};
-use crate::bounds::{Bounds, check, count, duration};
+use crate::bounds::{Bounds, check, count, duration, small_count};
 use crate::failure::Failure;
 use crate::inside::Inside;
 use crate::promotion;
@@ -48,8 +48,8 @@ pub struct Try {
     #[arg(long, env = "FRACTAL_BUDGET", value_name = "DURATION", value_parser = duration, hide_env_values = true)]
     budget: Option<u64>,
     /// Attempts at once [default: as many as there are cores, and fit into memory]
-    #[arg(short, long, env = "FRACTAL_JOBS", value_name = "N", value_parser = count, hide_env_values = true)]
-    jobs: Option<u64>,
+    #[arg(short, long, env = "FRACTAL_JOBS", value_name = "N", value_parser = small_count, hide_env_values = true)]
+    jobs: Option<u32>,
     /// Promote the winner, if there is one
     #[arg(long)]
     promote: bool,
@@ -72,8 +72,8 @@ pub struct Judging {
     #[arg(long, value_name = "CMD")]
     pub score: Option<String>,
     /// Run each check so often; one that changes its mind is flaky
-    #[arg(long, value_name = "N", value_parser = count)]
-    pub repeat: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = small_count)]
+    pub repeat: Option<u32>,
     /// copeland, weighted, lexicographic, or a command that reads JSON and prints names, best first
     #[arg(long, value_name = "METHOD", value_parser = RankBy::parse)]
     pub rank: Option<RankBy>,
@@ -120,7 +120,6 @@ impl Try {
     }
 
     fn asked(self, session: &Session) -> Result<Asked, Error> {
-        let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         Ok(Asked {
             base: self.inside.base,
             run: self.inside.run(&self.bounds, session)?,
@@ -128,10 +127,10 @@ impl Try {
             checks: self.judging.check,
             score: self.judging.score,
             rank: self.judging.rank,
-            repeat: self.judging.repeat.map(small),
+            repeat: self.judging.repeat,
             stop_first: self.stop_first,
             budget_ms: self.budget,
-            jobs: self.jobs.map(small),
+            jobs: self.jobs,
             ..Asked::default()
         })
     }

@@ -54,13 +54,12 @@ struct Answer<'a> {
 impl Compare {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
         let (engine, caller) = (session.engine()?, session.caller()?);
-        let repeat = self.judging.repeat.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
         let action = Action::Compare {
             sandboxes: self.sandboxes.clone(),
             checks: self.judging.check,
             score: self.judging.score,
             rank: self.judging.rank,
-            repeat,
+            repeat: self.judging.repeat,
         };
         let Reply::Try(reply) = engine.apply(&caller, action)? else { return Err(unexpected()) };
         let diffs = match (&self.diff, self.side_by_side) {

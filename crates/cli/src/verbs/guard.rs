@@ -1,10 +1,10 @@
 use super::run::{Style, io_for, remarks};
-use crate::bounds::{Bounds, check};
+use crate::bounds::Bounds;
 use crate::failure::Failure;
 use crate::inside::Inside;
-use crate::promotion;
+use crate::promotion::{self, Gate};
 use crate::session::Session;
-use fractal::model::{Check, Guard as Asked, GuardReply, Outcome, Promote};
+use fractal::model::{Guard as Asked, GuardReply, Outcome, Promote};
 use std::io::Write;
 
 /// Run a program unattended; promote what it did only if it passes
@@ -23,12 +23,8 @@ pub struct Guard {
     /// Keep the sandbox under this name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// One more check that must pass (repeatable)
-    #[arg(long, value_name = "NAME=CMD", value_parser = check)]
-    check: Vec<Check>,
-    /// Bring files that run by themselves
-    #[arg(long)]
-    allow_autorun: bool,
+    #[command(flatten)]
+    gate: Gate,
     #[command(flatten)]
     inside: Inside,
     /// The program and its arguments
@@ -47,8 +43,8 @@ impl Guard {
                 ..self.inside.run(&self.bounds, session)?
             },
             promote: Promote {
-                checks: self.check,
-                allow_autorun: self.allow_autorun,
+                checks: self.gate.check,
+                allow_autorun: self.gate.allow_autorun,
                 ..Promote::default()
             },
         };

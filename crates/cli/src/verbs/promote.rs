@@ -1,8 +1,7 @@
-use crate::bounds::check;
 use crate::failure::Failure;
-use crate::promotion::{self, Sides, typed};
+use crate::promotion::{self, Gate, Sides, typed};
 use crate::session::{Session, unexpected};
-use fractal::model::{Check, Form, Promote as Asked};
+use fractal::model::{Form, Promote as Asked};
 use fractal::{Action, Error, Reply};
 use std::ffi::OsString;
 
@@ -44,12 +43,8 @@ pub struct Promote {
     /// `commit` that no branch points at; git's working tree and index stay
     #[arg(long = "as", value_names = ["FORM", "NAME"], num_args = 1..=2)]
     form: Vec<String>,
-    /// One more check that must pass (repeatable)
-    #[arg(long, value_name = "NAME=CMD", value_parser = check)]
-    check: Vec<Check>,
-    /// Bring files that run by themselves
-    #[arg(long)]
-    allow_autorun: bool,
+    #[command(flatten)]
+    gate: Gate,
     /// Bring what git ignores and what was copied in, too
     #[arg(long)]
     ignored: bool,
@@ -76,8 +71,8 @@ impl Promote {
             theirs: self.sides.theirs(),
             dry_run: self.sides.dry_run,
             form,
-            checks: self.check,
-            allow_autorun: self.allow_autorun,
+            checks: self.gate.check,
+            allow_autorun: self.gate.allow_autorun,
             ignored: self.ignored,
             git: self.git,
             outside: self.outside,

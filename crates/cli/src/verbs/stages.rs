@@ -1,3 +1,4 @@
+use crate::board::sign;
 use crate::failure::Failure;
 use crate::session::{Session, unexpected};
 use crate::table::{columns, plain, plural};
@@ -99,8 +100,7 @@ fn proof(stands: Option<&Promotion>) -> String {
 }
 
 fn check(evidence: &Evidence) -> String {
-    let mark = if evidence.result == fractal::model::CheckResult::Pass { "✓" } else { "✗" };
-    format!("{mark} {}", plain(&evidence.name))
+    format!("{} {}", sign(evidence.result), plain(&evidence.name))
 }
 
 fn short(commit: &str) -> String {
