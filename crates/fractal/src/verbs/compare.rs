@@ -34,6 +34,11 @@ pub fn compare(
     let base = check_base(engine, caller, &rows[0], &judging);
     let base = base.map(|checks| work::BaseChecks { checks, not_run: None });
     let mut reply = attempt::answer(done, order, base);
+    for report in &mut reply.attempts {
+        let Some(row) = rows.iter().find(|row| row.name == report.name) else { continue };
+        let last = last_run(engine, row)?;
+        (report.outcome, report.exit) = (last.outcome, last.exit);
+    }
     let behind = rows.iter().filter_map(|row| stale::look(engine, row));
     reply.base.behind = behind.map(|stale| stale.changed.len() as u64).max().unwrap_or(0);
     reply.base.kind = stale::base_kind(engine, &rows[0])?;
@@ -99,7 +104,13 @@ fn look(engine: &Engine, caller: &Caller, row: &SandboxRow, judging: &Judging) -
             Err(error) => (None, Some(format!("{}: {error}", row.name))),
         },
     };
-    let (outcome, exit, usage) = last_run(engine, row)?;
+    let last = last_run(engine, row)?;
+    // Checks look at what is there now. Where there are none, how its latest
+    // run ended is all there is to judge it by.
+    let (outcome, exit) = match checks.is_empty() {
+        true => (last.outcome, last.exit),
+        false => (None, None),
+    };
     let report = AttemptReport {
         name: row.name.clone(),
         sandbox: Some(row.name.clone()),
@@ -107,7 +118,7 @@ fn look(engine: &Engine, caller: &Caller, row: &SandboxRow, judging: &Judging) -
         exit,
         checks,
         score,
-        usage,
+        usage: last.usage,
         files_changed: measured.files,
         lines_changed: measured.lines,
         rank: None,
@@ -117,12 +128,20 @@ fn look(engine: &Engine, caller: &Caller, row: &SandboxRow, judging: &Judging) -
     Ok(Done { report, changed: measured.changed, notes: note.into_iter().collect(), error: None })
 }
 
-/// How the latest run in a sandbox ended and what it used, from its record.
-fn last_run(engine: &Engine, row: &SandboxRow) -> Result<(Option<Outcome>, Option<i32>, Usage)> {
+/// How the latest run in a sandbox ended and what it used.
+#[derive(Default)]
+struct LastRun {
+    outcome: Option<Outcome>,
+    exit: Option<i32>,
+    usage: Usage,
+}
+
+/// Reads it from its record.
+fn last_run(engine: &Engine, row: &SandboxRow) -> Result<LastRun> {
     const LOOK_BACK: u64 = 100;
     let records = engine.store.journal(Some(row.id), LOOK_BACK)?;
     let Some(run) = records.iter().find(|record| record.body.action == "run") else {
-        return Ok((None, None, Usage::default()));
+        return Ok(LastRun::default());
     };
     let detail = &run.body.detail;
     let number = |name: &str| detail[name].as_u64().unwrap_or(0);
@@ -135,7 +154,7 @@ fn last_run(engine: &Engine, row: &SandboxRow) -> Result<(Option<Outcome>, Optio
     // Of a run whose process was killed there is neither.
     let outcome = serde_json::from_value(detail["outcome"].clone()).ok();
     let exit = detail["exit"].as_i64().and_then(|exit| i32::try_from(exit).ok());
-    Ok((outcome, exit, usage))
+    Ok(LastRun { outcome, exit, usage })
 }
 
 /// Writes what turns the first sandbox's files into the second's, for the

@@ -7,33 +7,27 @@ use crate::{
 };
 use std::cmp::Ordering;
 
-/// Why an attempt plays no part, if it does not. Checks look at what is there
-/// now; where there are none, how its command ended is all that is known.
+/// Why an attempt plays no part, if it does not.
 pub fn ruled_out(report: &AttemptReport) -> Option<String> {
     if report.sandbox.is_none() {
         return Some(report.why.clone());
     }
-    if report.checks.is_empty() { badly_ended(report) } else { badly_checked(report) }
-}
-
-fn badly_ended(report: &AttemptReport) -> Option<String> {
     let outcome = report.outcome.unwrap_or(Outcome::Exited);
     let stopped = |limit: &str| Some(format!("ruled out: stopped at its {limit} limit"));
     match (outcome, report.exit.unwrap_or(0)) {
-        (Outcome::Exited, 0) => None,
+        (Outcome::Exited, 0) => {}
         (Outcome::Exited, exit @ (126 | 127)) => {
-            Some(format!("ruled out: its command could not be executed (exit {exit})"))
+            return Some(format!("ruled out: its command could not be executed (exit {exit})"));
         }
-        (Outcome::Exited, exit) => Some(format!("ruled out: exit {exit}")),
-        (Outcome::Signalled, exit) => Some(format!("ruled out: ended by signal {}", exit - 128)),
-        (Outcome::Timeout, _) => stopped("time"),
-        (Outcome::Memory, _) => stopped("memory"),
-        (Outcome::Disk, _) => stopped("disk"),
-        (Outcome::Output, _) => stopped("output"),
+        (Outcome::Exited, exit) => return Some(format!("ruled out: exit {exit}")),
+        (Outcome::Signalled, exit) => {
+            return Some(format!("ruled out: ended by signal {}", exit - 128));
+        }
+        (Outcome::Timeout, _) => return stopped("time"),
+        (Outcome::Memory, _) => return stopped("memory"),
+        (Outcome::Disk, _) => return stopped("disk"),
+        (Outcome::Output, _) => return stopped("output"),
     }
-}
-
-fn badly_checked(report: &AttemptReport) -> Option<String> {
     let mut failed = report.checks.iter().filter(|check| check.rules_out());
     let first = about_check(failed.next()?);
     Some(match failed.count() {
