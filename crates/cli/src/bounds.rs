@@ -91,6 +91,11 @@ pub fn count(text: &str) -> Result<u64, Error> {
     above_zero(number, text, hint)
 }
 
+/// The same where nobody means billions: more is as many as there can be.
+pub fn small_count(text: &str) -> Result<u32, Error> {
+    Ok(u32::try_from(count(text)?).unwrap_or(u32::MAX))
+}
+
 /// The kernel counts in microseconds of a 100 ms period; a thousandth of a
 /// processor is the finest share it keeps.
 fn cpu_milli(text: &str) -> Result<u64, Error> {
@@ -116,7 +121,7 @@ pub fn base_kind(text: &str) -> Result<BaseKind, String> {
     match text {
         "live" => Ok(BaseKind::Live),
         "frozen" => Ok(BaseKind::Frozen),
-        _ => Err("neither `live` nor `frozen`".to_owned()),
+        _ => Err("use live or frozen".to_owned()),
     }
 }
 

@@ -1,10 +1,58 @@
 //! How promotions read, for `promote` and for `try --promote`.
 
+use crate::board::sign;
+use crate::bounds::check;
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::table::{plain, plural};
-use fractal::model::{CheckReport, CheckResult, Conflict, LeftOut, PromoteReply, Verdict};
+use fractal::model::{
+    Check, CheckReport, CheckResult, Conflict, LeftOut, PromoteReply, TypedPath, Verdict,
+};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+/// What to do where both sides changed something: the flags that `promote` and
+/// `update` share.
+#[derive(clap::Args)]
+pub struct Sides {
+    /// Where both sides changed the same place, take the sandbox's (repeatable)
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    ours: Vec<OsString>,
+    /// Where both sides changed the same place, leave what is outside (repeatable)
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    theirs: Vec<OsString>,
+    /// Say what would happen and do nothing
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
+}
+
+impl Sides {
+    pub fn ours(&self) -> Vec<TypedPath> {
+        typed(&self.ours)
+    }
+
+    pub fn theirs(&self) -> Vec<TypedPath> {
+        typed(&self.theirs)
+    }
+}
+
+/// What a promotion has to pass, beside the project's own checks: the flags that
+/// `promote` and `guard` share.
+#[derive(clap::Args)]
+pub struct Gate {
+    /// One more check that must pass (repeatable)
+    #[arg(long, value_name = "NAME=CMD", value_parser = check)]
+    pub check: Vec<Check>,
+    /// Bring files that run by themselves
+    #[arg(long)]
+    pub allow_autorun: bool,
+}
+
+/// Paths as they were typed; the system lets them be any bytes.
+pub fn typed(paths: &[OsString]) -> Vec<TypedPath> {
+    paths.iter().map(|path| TypedPath::from(path.as_bytes())).collect()
+}
 
 /// Paths that are listed one by one.
 const LISTED_MAX: usize = 50;
@@ -13,7 +61,7 @@ const LISTED_MAX: usize = 50;
 pub fn status(reply: &PromoteReply) -> u8 {
     use fractal::Code;
     match reply.verdict {
-        Verdict::Applied | Verdict::Nothing | Verdict::Planned => 0,
+        Verdict::Applied | Verdict::Made | Verdict::Nothing | Verdict::Planned => 0,
         Verdict::Gate => Code::Gate.exit_status(),
         Verdict::Denied => Code::Denied.exit_status(),
         Verdict::Conflict => Code::Conflict.exit_status(),
@@ -103,7 +151,13 @@ fn closing(session: &Session, reply: &PromoteReply, name: &str) -> Vec<String> {
     let here = session.directory();
     match reply.verdict {
         Verdict::Applied => vec![applied(reply, name)],
-        Verdict::Nothing => vec![format!("nothing to promote into {}", reply.stage)],
+        Verdict::Made => vec![made(reply, name)],
+        Verdict::Nothing => {
+            // What stays behind is told of, and is a difference.
+            let is_equal = reply.left_out.iter().all(|left| left.why == "only");
+            let why = if is_equal { ": already equal" } else { "" };
+            vec![format!("nothing to promote into {}{why}", reply.stage)]
+        }
         Verdict::Planned => {
             let paths = plural(reply.applied.len(), "path");
             vec![format!("would promote {paths} into {}; nothing was written", reply.stage)]
@@ -144,11 +198,9 @@ fn closing(session: &Session, reply: &PromoteReply, name: &str) -> Vec<String> {
 fn applied(reply: &PromoteReply, name: &str) -> String {
     let paths = plural(reply.applied.len(), "path");
     match (&reply.made, reply.undo) {
-        (Some(made), _) if made.len() <= 64 => {
-            let into = if reply.stage == "reality" { "" } else { &format!(" in {}", reply.stage) };
-            format!("made commit {} of {name}{into}: {paths}", plain(made))
+        (Some(commit), _) => {
+            format!("made commit {} of {name} in {}: {paths}", plain(commit), reply.stage)
         }
-        (Some(_), _) => format!("made a patch of {name}: {paths}"),
         (None, Some(undo)) => {
             format!("promoted {name} into {}: {paths} (fractal undo {undo})", reply.stage)
         }
@@ -156,23 +208,31 @@ fn applied(reply: &PromoteReply, name: &str) -> String {
     }
 }
 
+/// Something that is not in anybody's files yet.
+fn made(reply: &PromoteReply, name: &str) -> String {
+    let paths = plural(reply.applied.len(), "path");
+    let commit = reply.made.as_deref().map(plain).unwrap_or_default();
+    match reply.stage.strip_prefix("git:") {
+        Some(branch) => {
+            format!("made commit {commit} of {name} on branch {}: {paths}", plain(branch))
+        }
+        None if reply.stage == "commit" => format!("made commit {commit} of {name}: {paths}"),
+        None => format!("made a patch of {name}: {paths}"),
+    }
+}
+
 /// `✗ test: failed with exit status 1`, and the end of what it printed.
 fn checked(check: &CheckReport) -> String {
-    let name = plain(&check.name);
+    let (name, sign) = (plain(&check.name), sign(check.result));
     if check.result == CheckResult::Pass {
-        return format!("✓ {name}");
+        return format!("{sign} {name}");
     }
     let why = check.why.as_deref().map_or_else(|| check.result.name().to_owned(), plain);
     let output = check.output.trim_end();
     let lines: Vec<String> = output.lines().map(|line| format!("    {}", plain(line))).collect();
     let tail = if lines.is_empty() { String::new() } else { format!("\n{}", lines.join("\n")) };
     let optional = if check.required { "" } else { " (not required)" };
-    let mark = match check.result {
-        CheckResult::Error => '!',
-        CheckResult::Flaky => '~',
-        CheckResult::Pass | CheckResult::Fail => '✗',
-    };
-    format!("{mark} {name}: {why}{optional}{tail}")
+    format!("{sign} {name}: {why}{optional}{tail}")
 }
 
 fn left_out(left: &LeftOut) -> String {

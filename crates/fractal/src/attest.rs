@@ -116,7 +116,7 @@ pub fn check(engine: &Engine, promotion: Id) -> Result<Checked> {
             .hint("`fractal log` shows promotions; one that was finished after a crash has none")
     })?;
     let broken = |why: &str| {
-        Error::new(Code::Corrupt, format!("the attestation of {promotion} does not hold: {why}"))
+        Error::new(Code::Gate, format!("the attestation of {promotion} does not hold: {why}"))
             .hint("do not trust this promotion; `fractal undo` takes it back")
     };
     let envelope: Envelope = serde_json::from_slice(&text).map_err(|e| broken(&e.to_string()))?;

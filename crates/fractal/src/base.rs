@@ -497,7 +497,7 @@ impl Pen {
 }
 
 /// The digest of a file's content or a link's target.
-fn digest(view: &View, path: &SandboxPath, entry: &Entry) -> Option<String> {
+pub fn digest(view: &View, path: &SandboxPath, entry: &Entry) -> Option<String> {
     if entry.kind != EntryKind::File {
         return content(view, path, entry).map(|content| hex(&content));
     }

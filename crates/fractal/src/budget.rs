@@ -1,4 +1,4 @@
-//! Time that several runs share, and a way to call them off.
+//! Time that several runs share, and ways to end them early.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,13 +8,19 @@ use std::time::{Duration, Instant};
 pub struct Budget {
     deadline: Option<Instant>,
     called_off: AtomicBool,
+    interrupted: AtomicBool,
 }
 
 impl Budget {
     /// So many milliseconds from now; `None` is no bound.
     pub fn of_ms(ms: Option<u64>) -> Budget {
         let deadline = ms.and_then(|ms| Instant::now().checked_add(Duration::from_millis(ms)));
-        Budget { deadline, called_off: AtomicBool::new(false) }
+        Budget { deadline, ..Budget::default() }
+    }
+
+    /// The same time for others, who are called off by themselves.
+    pub fn beside(&self) -> Budget {
+        Budget { deadline: self.deadline, ..Budget::default() }
     }
 
     /// What is left of it; a run needs at least a millisecond to be told so.
@@ -28,13 +34,34 @@ impl Budget {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Lets nothing new begin.
+    /// Lets nothing new begin, because it is no longer needed.
     pub fn call_off(&self) {
         self.called_off.store(true, Ordering::Release);
     }
 
-    /// Whether somebody did.
+    /// Lets nothing new begin, because somebody wants all of it to end.
+    pub fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::Release);
+    }
+
+    /// Whether somebody did the one or the other.
     pub fn is_called_off(&self) -> bool {
-        self.called_off.load(Ordering::Acquire)
+        self.called_off.load(Ordering::Acquire) || self.is_interrupted()
+    }
+
+    /// Whether somebody wants all of it to end.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Acquire)
+    }
+
+    /// Why nothing more may begin, if it may not.
+    pub fn refusal(&self) -> Option<&'static str> {
+        if self.is_interrupted() {
+            Some("interrupted")
+        } else if self.is_called_off() {
+            Some("another attempt passed first")
+        } else {
+            self.is_spent().then_some("the budget was used up")
+        }
     }
 }

@@ -11,7 +11,8 @@ use crate::budget::Budget;
 use crate::verbs::run::{self, place};
 use crate::{Caller, Engine, RunIo};
 use fractal_model::{
-    Check, CheckReport, CheckResult, Code, Error, Limits, Outcome, Policy, Result, Run, RunReply,
+    Check, CheckReport, CheckResult, Code, Error, Limits, Outcome, Part, Policy, Result, Run,
+    RunReply,
 };
 use fractal_store::SandboxRow;
 use std::time::Instant;
@@ -76,7 +77,8 @@ impl<'a> Checking<'a> {
         let start = Instant::now();
         let mut said: Vec<Said> = Vec::new();
         for _ in 0..self.repeat {
-            said.push(Said::of(self.shell(&check.command, check.time_ms)));
+            let part = Part::Check(check.name.clone());
+            said.push(self.said(self.shell(&check.command, check.time_ms, part)));
             if said.iter().any(|other| other.result != said[0].result) {
                 break;
             }
@@ -85,14 +87,23 @@ impl<'a> Checking<'a> {
         summary(check, said, wall_ms)
     }
 
+    /// What a run came to, which the end of the budget may have cut short.
+    fn said(&self, ran: Result<RunReply>) -> Said {
+        let is_cut = ran
+            .as_ref()
+            .is_ok_and(|reply| matches!(reply.outcome, Outcome::Timeout | Outcome::Signalled));
+        let said = Said::of(ran);
+        match self.budget.refusal() {
+            Some(why) if is_cut => Said { why: Some(format!("stopped: {why}")), ..said },
+            _ => said,
+        }
+    }
+
     /// Runs a shell command in a throw-away child, within its own time limit
     /// (or the usual one) and what is left of the budget.
-    pub fn shell(&self, command: &str, time_ms: Option<u64>) -> Result<RunReply> {
-        if self.budget.is_called_off() {
-            return Err(Error::new(Code::Timeout, "it was called off"));
-        }
-        if self.budget.is_spent() {
-            return Err(Error::new(Code::Timeout, "no time was left for it"));
+    pub fn shell(&self, command: &str, time_ms: Option<u64>, part: Part) -> Result<RunReply> {
+        if let Some(why) = self.budget.refusal() {
+            return Err(Error::new(Code::Timeout, why));
         }
         let own = place::time_ms(&self.caller, &self.row.policy, &self.row.template, time_ms)?;
         let limits = Limits {
@@ -103,6 +114,7 @@ impl<'a> Checking<'a> {
             command: ["sh", "-c", command].map(str::to_owned).into(),
             sandbox: Some(self.row.id.to_string()),
             discard: true,
+            part,
             ask: Policy { limits, ..Policy::default() },
             ..self.like.clone()
         };
@@ -129,7 +141,10 @@ impl Said {
             Err(error) => Said {
                 result: CheckResult::Error,
                 exit: NOT_STARTED,
-                why: Some(format!("could not be run: {error}")),
+                why: Some(match error.code {
+                    Code::Timeout => format!("not run: {error}"),
+                    _ => format!("could not be run: {error}"),
+                }),
                 output: String::new(),
             },
         }

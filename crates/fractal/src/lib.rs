@@ -29,11 +29,12 @@ mod view;
 pub use config::{Config, Line, Setting, Stage, TrySettings};
 pub use doctor::{Diagnosis, Finding};
 pub use environment::{default_hidden, filter as filter_environment};
+pub use fractal_jail::terminal::Signals;
 pub use fractal_jail::{Input, Output, Streams};
 pub use fractal_model as model;
 pub use fractal_model::{Action, Code, Error, Policy, Reply, Result, Run, RunReply};
 pub use template::Template;
-pub use verbs::attempt::{Progress, Watch};
+pub use verbs::attempt::{Progress, Stop, Watch};
 pub use verbs::diff::{DiffFormat, DiffOutput};
 pub use verbs::run::RunIo;
 
@@ -45,6 +46,7 @@ use fractal_store::{Reads, SandboxRow, Store, Tx, now_ms};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::ops::Deref;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use verbs::attempt::plan::Judged;
@@ -189,8 +191,9 @@ impl Engine {
             Action::List => verbs::list::list(self).map(Reply::List),
             Action::Show { sandbox } => verbs::show::show(self, caller, sandbox.as_deref())
                 .map(|reply| Reply::Show(Box::new(reply))),
-            Action::Log { sandbox, limit } => {
-                verbs::log::log(self, caller, sandbox.as_deref(), limit).map(Reply::Log)
+            Action::Log { sandbox, limit, here, whole } => {
+                let asked = verbs::log::Asked { sandbox: sandbox.as_deref(), limit, here, whole };
+                verbs::log::log(self, caller, &asked).map(Reply::Log)
             }
             Action::Drop { sandboxes, force } => verbs::drop::drop(self, caller, &sandboxes, force),
             Action::Copy { from, to } => {
@@ -208,7 +211,7 @@ impl Engine {
             Action::Gc { dry_run, undo_ms } => {
                 verbs::gc::gc(self, caller, dry_run, undo_ms).map(Reply::Gc)
             }
-            Action::Try(asked) => verbs::attempt::try_all(self, caller, *asked, &|_| ())
+            Action::Try(asked) => verbs::attempt::try_all(self, caller, *asked, &|_| (), &|| false)
                 .map(|reply| Reply::Try(Box::new(reply))),
             Action::Compare { sandboxes, checks, score, rank, repeat } => {
                 let asked = Judged {
@@ -251,11 +254,17 @@ impl Engine {
         verbs::run::run(self, caller, run, io)
     }
 
-    /// `try`, telling what happens on the way.
-    pub fn try_with(&self, caller: &Caller, asked: Try, watch: Watch<'_>) -> Result<TryReply> {
+    /// `try`, telling what happens on the way, and ending early when asked to.
+    pub fn try_with(
+        &self,
+        caller: &Caller,
+        asked: Try,
+        watch: Watch<'_>,
+        stop: Stop<'_>,
+    ) -> Result<TryReply> {
         self.ready()?;
         self.authorize(caller, Verb::Try)?;
-        verbs::attempt::try_all(self, caller, asked, watch)
+        verbs::attempt::try_all(self, caller, asked, watch, stop)
     }
 
     /// Writes what differs between two sandboxes, in the files that either of
@@ -422,10 +431,12 @@ impl Engine {
 
 /// A record of a verb on a sandbox, to be completed by the verb.
 pub(crate) fn record(caller: &Caller, action: &str, row: Option<&SandboxRow>) -> RecordBody {
+    let directory = row.map_or(&caller.directory, |row| &row.directory);
     RecordBody {
         time_ms: now_ms(),
         who: caller.who.clone(),
         action: action.to_owned(),
+        place: Some(RecordBody::place_of(directory.as_os_str().as_bytes())),
         sandbox: row.map(|row| row.id),
         name: row.map(|row| row.name.clone()),
         before: row.map(|row| row.top),

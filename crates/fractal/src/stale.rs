@@ -1,11 +1,17 @@
-//! How far reality moved under a live base.
+//! What a sandbox stands on, and how far reality moved under it.
 //!
 //! A path changed if its `ctime` is not before the marker taken at the fork.
 //! `ctime` cannot be set by programs, so a file with an old date copied over
-//! a newer one still counts. Walks are bounded and can be cut short.
+//! a newer one still counts. What the sandbox itself brought there by a
+//! promotion does not, nor what stands there again as it was. Walks are
+//! bounded and can be cut short.
 
-use fractal_model::Staleness;
-use fractal_store::{SandboxRow, now_ms};
+use crate::Engine;
+use crate::base::{Count, Notes, digest};
+use crate::view::path_of;
+use fractal_jail::layer::{View, is_whole};
+use fractal_model::{BaseKind, Result, SandboxPath, Staleness};
+use fractal_store::{Reads, SandboxRow, now_ms};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -54,15 +60,27 @@ fn ctime_ns(meta: &fs::Metadata) -> i64 {
     meta.ctime() * 1_000_000_000 + meta.ctime_nsec()
 }
 
+/// Whether a sandbox has a copy of its directory below it, or the host's own.
+pub fn base_kind(engine: &Engine, row: &SandboxRow) -> Result<BaseKind> {
+    let Some(base) = row.base else { return Ok(BaseKind::Live) };
+    let project = path_of(&row.directory)?;
+    for layer in engine.store.stack(base)? {
+        if is_whole(&engine.store.layer_dir(layer.id), &project)? {
+            return Ok(BaseKind::Frozen);
+        }
+    }
+    Ok(BaseKind::Live)
+}
+
 /// Looks below the sandbox's directory; `None` when nothing moved.
-pub fn look(row: &SandboxRow, state_dir: &Path) -> Option<Staleness> {
-    Walk::new(row, state_dir).finish(&AtomicBool::new(false))
+pub fn look(engine: &Engine, row: &SandboxRow) -> Option<Staleness> {
+    Walk::new(engine, row).finish(&AtomicBool::new(false))
 }
 
 /// The same on a thread beside a run; ask it when the run is over.
-pub fn watch(row: &SandboxRow, state_dir: &Path) -> Watch {
+pub fn watch(engine: &Engine, row: &SandboxRow) -> Watch {
     let stop = Arc::new(AtomicBool::new(false));
-    let (walk, flag) = (Walk::new(row, state_dir), Arc::clone(&stop));
+    let (walk, flag) = (Walk::new(engine, row), Arc::clone(&stop));
     let thread = std::thread::spawn(move || walk.finish(&flag));
     Watch { stop, thread }
 }
@@ -93,15 +111,58 @@ impl Watch {
 struct Walk {
     root: PathBuf,
     state_dir: PathBuf,
+    known: Option<Known>,
     marker_ns: i64,
     behind_ms: u64,
 }
 
+/// What is known of single files of the base.
+struct Known {
+    notes: Notes,
+    /// The copy that a frozen base is.
+    copy: Option<View>,
+    host: View,
+}
+
+impl Known {
+    fn new(engine: &Engine, row: &SandboxRow) -> Result<Known> {
+        let copy = match base_kind(engine, row)? {
+            BaseKind::Live => None,
+            BaseKind::Frozen => Some(engine.views(row, row.base)?.base()),
+        };
+        let host = engine.host_view(row, Vec::new())?;
+        Ok(Known { notes: Notes::read(engine, row.id), copy, host })
+    }
+
+    /// Whether the host has at a path what the sandbox stands on.
+    fn is_base(&self, path: &Path) -> bool {
+        let Ok(path) = path_of(path) else { return false };
+        // Reading a file is for those of which something was noted.
+        if self.notes.of(&path).is_none() {
+            return false;
+        }
+        let now = self.host.lookup(&path).ok().flatten();
+        let count = if self.copy.is_some() { Count::Landed } else { Count::All };
+        self.notes.is_base(&path, now.as_ref(), &self.host, count) == Some(true)
+            || !self.notes.has_promoted(&path)
+                && self.copy.as_ref().is_some_and(|copy| same(copy, &self.host, &path))
+    }
+}
+
+/// Whether two views have the same file; one that cannot be read differs.
+fn same(a: &View, b: &View, path: &SandboxPath) -> bool {
+    let (Ok(Some(in_a)), Ok(Some(in_b))) = (a.lookup(path), b.lookup(path)) else { return false };
+    let digest_a = || digest(a, path, &in_a);
+    in_a.same_but_content(&in_b) && digest_a().is_some_and(|it| Some(it) == digest(b, path, &in_b))
+}
+
 impl Walk {
-    fn new(row: &SandboxRow, state_dir: &Path) -> Walk {
+    fn new(engine: &Engine, row: &SandboxRow) -> Walk {
         Walk {
             root: row.directory.clone(),
-            state_dir: state_dir.to_path_buf(),
+            state_dir: engine.home().to_path_buf(),
+            // Without it the walk is more careful.
+            known: Known::new(engine, row).ok(),
             marker_ns: row.fork_ctime_ns,
             behind_ms: now_ms().saturating_sub(row.fork_ctime_ns.max(0) as u64 / 1_000_000),
         }
@@ -123,7 +184,7 @@ impl Walk {
                 let Some(meta) = entry.metadata().ok().filter(|_| !skip) else { continue };
                 if meta.is_dir() {
                     queue.push(path);
-                } else if ctime_ns(&meta) >= self.marker_ns {
+                } else if ctime_ns(&meta) >= self.marker_ns && !self.is_base(&path) {
                     if stale.changed.len() == LISTED_MAX {
                         stale.more = true;
                         continue;
@@ -134,5 +195,9 @@ impl Walk {
         }
         stale.changed.sort();
         (!stale.changed.is_empty()).then_some(stale)
+    }
+
+    fn is_base(&self, path: &Path) -> bool {
+        self.known.as_ref().is_some_and(|known| known.is_base(path))
     }
 }

@@ -40,10 +40,13 @@ impl Drop for Terminal {
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks them and reads them from a descriptor instead.
+    const TAKEN: [i32; 5] =
+        [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGWINCH];
+
+    /// Blocks them in this thread and those that it starts from now on, and
+    /// reads them from a descriptor instead.
     pub fn take() -> Option<Signals> {
-        let list = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGWINCH];
-        process::signal_fd(&list).ok().map(|raw| Signals(own(raw)))
+        process::signal_fd(&Signals::TAKEN).ok().map(|raw| Signals(own(raw)))
     }
 
     /// For polling.
@@ -53,17 +56,30 @@ impl Signals {
 
     /// Passes one on.
     pub fn forward(&self, running: &Running, screen: Option<&Terminal>) {
+        match (self.next(), screen) {
+            (Some(libc::SIGWINCH), Some(screen)) => screen.resize(),
+            (None | Some(libc::SIGWINCH), _) => {}
+            (Some(signal), _) => running.signal(signal),
+        }
+    }
+
+    /// A signal that has come and wants us to end; does not wait for one.
+    pub fn ending(&self) -> Option<i32> {
+        std::iter::from_fn(|| self.next()).find(|signal| *signal != libc::SIGWINCH)
+    }
+
+    /// Lets signals do again what they usually do.
+    pub fn give_back(self) {
+        process::unblock_signals(&Signals::TAKEN);
+    }
+
+    fn next(&self) -> Option<i32> {
         let mut info = [0u8; 128];
         if fd::read(self.0.as_raw_fd(), &mut info) != Ok(info.len()) {
-            return;
+            return None;
         }
         // The signal's number is the first field of `signalfd_siginfo`.
-        let signal = u32::from_ne_bytes([info[0], info[1], info[2], info[3]]) as i32;
-        match (signal, screen) {
-            (libc::SIGWINCH, Some(screen)) => screen.resize(),
-            (libc::SIGWINCH, None) => {}
-            (signal, _) => running.signal(signal),
-        }
+        Some(u32::from_ne_bytes([info[0], info[1], info[2], info[3]]) as i32)
     }
 }
 

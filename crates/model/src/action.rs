@@ -5,7 +5,7 @@
 
 use crate::{
     Change, Guard, GuardReply, Id, Policy, Promote, PromoteReply, Record, StagesReply, Tier, Try,
-    TryReply, Verb, VerifyReply, Vote, VoteReply,
+    TryReply, TypedPath, Verb, VerifyReply, Vote, VoteReply,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -46,6 +46,12 @@ pub enum Action {
     Log {
         sandbox: Option<String>,
         limit: Option<u64>,
+        /// Only what happened in the caller's directory.
+        #[serde(default)]
+        here: bool,
+        /// Leave out runs that were part of another verb.
+        #[serde(default)]
+        whole: bool,
     },
     Drop {
         sandboxes: Vec<String>,
@@ -97,10 +103,10 @@ pub enum Action {
         sandbox: Option<String>,
         /// Where both sides changed these paths, keep the sandbox's.
         #[serde(default)]
-        ours: Vec<String>,
+        ours: Vec<TypedPath>,
         /// Where both sides changed these paths, take what is outside.
         #[serde(default)]
-        theirs: Vec<String>,
+        theirs: Vec<TypedPath>,
         #[serde(default)]
         dry_run: bool,
     },
@@ -190,6 +196,39 @@ pub struct Run {
     /// What a new sandbox stands on.
     #[serde(default)]
     pub base: crate::BaseKind,
+    /// What it is for.
+    #[serde(default)]
+    pub part: Part,
+}
+
+/// What a run is for, where it is part of another verb.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// Itself.
+    #[default]
+    None,
+    /// To answer the check of this name.
+    Check(String),
+    /// To score an attempt.
+    Score,
+    /// To put attempts in order.
+    Rank,
+    /// To make the fork that holds the untouched base.
+    Base,
+}
+
+impl Part {
+    /// The word for it in the journal; a run that is for itself has none.
+    pub fn kind(&self) -> Option<&'static str> {
+        match self {
+            Part::None => None,
+            Part::Check(_) => Some("check"),
+            Part::Score => Some("score"),
+            Part::Rank => Some("rank"),
+            Part::Base => Some("base"),
+        }
+    }
 }
 
 /// What can be done with volumes.
@@ -375,6 +414,8 @@ pub struct ShowReply {
     /// What `list` says of it.
     #[serde(flatten)]
     pub info: SandboxInfo,
+    /// Whether it sees its directory as the host has it now, or as it was.
+    pub base_kind: crate::BaseKind,
     /// Layers below its top, nearest first.
     pub depth: usize,
     /// Its snapshots, newest first.

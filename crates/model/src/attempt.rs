@@ -267,8 +267,8 @@ pub struct AttemptReport {
     /// The sandbox that holds its work; `None` when it never started or was
     /// cancelled.
     pub sandbox: Option<String>,
-    /// How its command ended; `None` when it never started or was cancelled,
-    /// and for sandboxes that are only compared.
+    /// How its command ended, for sandboxes that are compared the latest run in
+    /// them; `None` when it never started, was cancelled or was lost.
     pub outcome: Option<Outcome>,
     /// Exit status of its command.
     pub exit: Option<i32>,
@@ -296,11 +296,14 @@ pub struct AttemptReport {
 pub struct BaseReport {
     /// Live or frozen.
     pub kind: BaseKind,
-    /// Files that changed outside while the attempts ran.
+    /// Files that changed outside since the forks.
     pub behind: u64,
     /// What the checks say about the untouched base.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<CheckReport>,
+    /// Why some of them did not come to look at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_run: Option<String>,
 }
 
 /// The answer to `try` and `compare`.
@@ -313,6 +316,9 @@ pub struct TryReply {
     pub winner: Option<String>,
     /// The base.
     pub base: BaseReport,
+    /// Set when somebody ended it early; then there is no winner.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
     /// What a person should know: suspect checks, ties, what was cancelled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -26,7 +26,7 @@ pub enum Code {
     Limit,
     /// The parent changed underneath.
     Conflict,
-    /// A check at the gate did not pass.
+    /// A check at the gate did not pass, or an attestation does not hold.
     Gate,
     /// It took too long.
     Timeout,

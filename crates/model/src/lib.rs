@@ -25,8 +25,8 @@ mod window;
 
 pub use action::{
     Action, ArchiveReply, DiffReply, GcReply, Isolation, ListReply, LogReply, Mount, MountAccess,
-    MountSource, Outcome, Reply, Run, RunReply, SandboxInfo, ShowReply, SnapshotInfo, Staleness,
-    Usage, VolumeInfo, VolumeVerb,
+    MountSource, Outcome, Part, Reply, Run, RunReply, SandboxInfo, ShowReply, SnapshotInfo,
+    Staleness, Usage, VolumeInfo, VolumeVerb,
 };
 pub use attempt::{
     Attempt, AttemptReport, BaseKind, BaseReport, Check, CheckReport, CheckResult, Criterion,
@@ -36,7 +36,7 @@ pub use change::{Change, ChangeKind, EntryKind};
 pub use error::{Code, Error, Result};
 pub use id::{Id, Name};
 pub use merge::{ThreeWay, three_way};
-pub use path::SandboxPath;
+pub use path::{SandboxPath, TypedPath};
 pub use policy::{Limits, Network, Policy, Tier, Verb, Wider};
 pub use promotion::{
     Applied, Conflict, Form, Guard, GuardReply, LeftOut, Promote, PromoteReply, Verdict,

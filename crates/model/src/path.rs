@@ -123,6 +123,43 @@ impl From<SandboxPath> for String {
     }
 }
 
+/// A path as somebody typed it, from where they stand or from the root: any
+/// bytes. JSON has no word for bytes that are not UTF-8; there it is text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct TypedPath(Vec<u8>);
+
+impl TypedPath {
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<&[u8]> for TypedPath {
+    fn from(bytes: &[u8]) -> TypedPath {
+        TypedPath(bytes.to_vec())
+    }
+}
+
+impl From<&str> for TypedPath {
+    fn from(text: &str) -> TypedPath {
+        text.as_bytes().into()
+    }
+}
+
+impl From<String> for TypedPath {
+    fn from(text: String) -> TypedPath {
+        TypedPath(text.into_bytes())
+    }
+}
+
+impl From<TypedPath> for String {
+    fn from(path: TypedPath) -> String {
+        String::from_utf8_lossy(&path.0).into_owned()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

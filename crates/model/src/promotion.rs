@@ -1,6 +1,6 @@
 //! Bringing a sandbox's changes into its parent, and taking them back.
 
-use crate::{ChangeKind, Check, CheckReport, Id, Run, RunReply};
+use crate::{ChangeKind, Check, CheckReport, Id, Run, RunReply, TypedPath};
 use serde::{Deserialize, Serialize};
 
 /// A request to promote.
@@ -15,13 +15,13 @@ pub struct Promote {
     pub to: Option<String>,
     /// Bring only what lies at or below these paths; empty means all.
     #[serde(default)]
-    pub only: Vec<String>,
+    pub only: Vec<TypedPath>,
     /// Where both sides changed these paths, take the sandbox's.
     #[serde(default)]
-    pub ours: Vec<String>,
+    pub ours: Vec<TypedPath>,
     /// Where both sides changed these paths, leave the parent's.
     #[serde(default)]
-    pub theirs: Vec<String>,
+    pub theirs: Vec<TypedPath>,
     /// Say what would happen and do nothing.
     #[serde(default)]
     pub dry_run: bool,
@@ -60,12 +60,14 @@ pub enum Form {
     Commit,
 }
 
-/// How a promotion ended. Only `Applied` changed anything.
+/// How a promotion ended. Only `Applied` changed anything where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It was brought.
     Applied,
+    /// A patch or a commit was made of it; the files are as they were.
+    Made,
     /// There was nothing to bring.
     Nothing,
     /// It would be brought (`dry_run`).
@@ -117,7 +119,8 @@ pub struct PromoteReply {
     /// The sandbox, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// Where it went: a stage's name, a parent's, or `reality`.
+    /// Where it went: a stage's name, a parent's, or `reality`; what was made
+    /// of it instead: `patch`, `commit`, or `git:BRANCH`.
     pub stage: String,
     /// How it ended.
     pub verdict: Verdict,

@@ -15,6 +15,9 @@ pub struct RecordBody {
     pub who: String,
     /// The verb.
     pub action: String,
+    /// In which directory, as [`RecordBody::place_of`] marks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
     /// On which sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Id>,
@@ -33,6 +36,20 @@ pub struct RecordBody {
     /// What the verb adds: command, exit, usage, counts.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub detail: serde_json::Value,
+}
+
+impl RecordBody {
+    /// A mark by which records of one directory are found, without its name.
+    pub fn place_of(directory: &[u8]) -> String {
+        let digest = Sha256::digest(directory);
+        digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Whether it tells of a run that was part of another verb: a check, a
+    /// score, a look at the base.
+    pub fn is_part(&self) -> bool {
+        self.detail.get("kind").is_some()
+    }
 }
 
 /// A record in its place.

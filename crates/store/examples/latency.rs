@@ -43,6 +43,7 @@ fn append(tx: &fractal_store::Tx<'_>) -> Result<fractal_model::Record> {
         time_ms: now_ms(),
         who: "owner".into(),
         action: "run".into(),
+        place: None,
         sandbox: Some(new_id()),
         name: Some("x".into()),
         before: None,

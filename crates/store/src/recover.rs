@@ -7,6 +7,7 @@
 use crate::{Reads, Result, RunRow, Store, Tx, now_ms};
 use fractal_model::{Id, RecordBody};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Last words are a command and little more.
@@ -74,10 +75,12 @@ fn take_last_words(path: &Path) -> Option<RecordBody> {
 fn record_lost(tx: &Tx<'_>, run: &RunRow) -> Result<()> {
     let sandbox = tx.sandbox(run.sandbox)?;
     let top = sandbox.as_ref().map(|sandbox| sandbox.top);
+    let directory = sandbox.as_ref().map(|sandbox| sandbox.directory.as_os_str());
     tx.append(RecordBody {
         time_ms: now_ms(),
         who: "owner".to_owned(),
         action: "run".to_owned(),
+        place: directory.map(|directory| RecordBody::place_of(directory.as_bytes())),
         sandbox: Some(run.sandbox),
         name: sandbox.map(|sandbox| sandbox.name),
         before: top,

@@ -250,6 +250,7 @@ fn record_repair(home: &Path, new: &Connection, repair: &Repair) -> Result<()> {
         time_ms: now_ms(),
         who: "owner".to_owned(),
         action: "repair".to_owned(),
+        place: None,
         sandbox: None,
         name: None,
         before: None,

@@ -1,8 +1,9 @@
 //! Attempts while they run: a table redrawn in place on a terminal, a line
 //! per event elsewhere.
 
-use super::{cut, duration};
+use super::duration;
 use crate::table::plain;
+use crate::terminal::{WIDTH, columns_of, cut, padded};
 use fractal::Progress;
 use fractal::model::AttemptReport;
 use std::io::{self, IsTerminal, Write};
@@ -157,7 +158,7 @@ impl State {
             shown.sort_by_key(|row| row.over);
             shown.truncate(ROWS_MAX);
         }
-        let width = shown.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).min(24);
+        let width = shown.iter().map(|row| columns_of(&row.name)).max().unwrap_or(0).min(24);
         let mut lines: Vec<String> = shown.iter().map(|row| row.line(width)).collect();
         if all > ROWS_MAX {
             lines.push(format!("… and {} more\n", all - ROWS_MAX));
@@ -173,8 +174,8 @@ impl Row {
             true => String::new(),
             false => duration(u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)),
         };
-        let line = format!("{name:<width$}  {}  {spent}", self.doing);
-        format!("{}\n", cut(line.trim_end(), super::WIDTH))
+        let line = format!("{}  {}  {spent}", padded(&name, width), self.doing);
+        format!("{}\n", cut(line.trim_end(), WIDTH))
     }
 }
 

@@ -6,10 +6,8 @@
 pub mod live;
 
 use crate::table::{plain, plural};
+use crate::terminal::{WIDTH, columns_of, cut, padded, wrapped};
 use fractal::model::{AttemptReport, BaseKind, CheckReport, CheckResult, TryReply, format_bytes};
-
-/// Columns of text.
-pub const WIDTH: usize = 80;
 
 /// The longest name that is shown whole.
 const NAME_MAX: usize = 18;
@@ -86,8 +84,11 @@ fn rows(reply: &TryReply) -> Vec<Row> {
     }
     let mut rows = vec![Row { cells: head.into_iter().map(str::to_owned).collect() }];
     rows.extend(reply.attempts.iter().map(|attempt| row(attempt, scored)));
-    if !reply.base.checks.is_empty() {
-        let cells = vec![String::new(), "(base)".to_owned(), signs(&reply.base.checks)];
+    let not_run = reply.base.not_run.as_ref().map(|_| "not run".to_owned());
+    let said = Some(signs(&reply.base.checks)).filter(|signs| !signs.is_empty());
+    let said: Vec<String> = said.into_iter().chain(not_run).collect();
+    if !said.is_empty() {
+        let cells = vec![String::new(), "(base)".to_owned(), said.join(" ")];
         rows.push(Row { cells });
     }
     rows
@@ -129,7 +130,8 @@ fn signs(checks: &[CheckReport]) -> String {
     format!("✓ {passed}/{}", signs.len())
 }
 
-fn sign(result: CheckResult) -> &'static str {
+/// What a check said, as a sign.
+pub fn sign(result: CheckResult) -> &'static str {
     match result {
         CheckResult::Pass => "✓",
         CheckResult::Fail => "✗",
@@ -195,13 +197,13 @@ fn aligned(rows: &[Row]) -> String {
     let count = rows.iter().map(|row| row.cells.len()).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.cells.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        cells.map(|cell| columns_of(cell)).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..count).map(width).collect();
     let mut text = String::new();
     for row in rows {
         let cell = |(column, cell): (usize, &String)| match column {
-            1..WORDS => format!("{cell:<width$}", width = widths[column]),
+            1..WORDS => padded(cell, widths[column]),
             _ => format!("{cell:>width$}", width = widths[column]),
         };
         let line: Vec<String> = row.cells.iter().enumerate().map(cell).collect();
@@ -215,31 +217,9 @@ fn short(name: &str) -> String {
     cut(&plain(name), NAME_MAX)
 }
 
-/// At most so many characters, with a mark where some are missing.
-pub fn cut(text: &str, max: usize) -> String {
-    if text.chars().count() <= max {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(max.saturating_sub(1)).collect();
-    format!("{kept}…")
-}
-
 /// Breaks a line between words; what follows is indented.
 pub fn wrap(text: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is always a line");
-        let room = WIDTH.saturating_sub(line.chars().count() + 1);
-        if line.is_empty() {
-            line.push_str(word);
-        } else if word.chars().count() <= room {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(format!("  {word}"));
-        }
-    }
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    wrapped(text, WIDTH, "  ").iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// Scores as people write them.

@@ -38,6 +38,7 @@ fn reply(attempts: Vec<AttemptReport>, winner: Option<&str>) -> TryReply {
         attempts,
         winner: winner.map(str::to_owned),
         base: BaseReport::default(),
+        interrupted: false,
         notes: Vec::new(),
         overlap: Vec::new(),
     }

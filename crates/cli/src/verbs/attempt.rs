@@ -1,14 +1,13 @@
-use super::run::variables;
 use crate::board::{self, live};
-use crate::bounds::{Bounds, check, count, duration};
+use crate::bounds::{Bounds, check, count, duration, small_count};
 use crate::failure::Failure;
+use crate::inside::Inside;
 use crate::promotion;
 use crate::session::{Session, unexpected};
-use fractal::model::{
-    Attempt, BaseKind, Check, Promote, PromoteReply, RankBy, Try as Asked, TryReply,
-};
-use fractal::{Action, Caller, Code, Engine, Error, Reply};
+use fractal::model::{Attempt, Check, Promote, PromoteReply, RankBy, Try as Asked, TryReply};
+use fractal::{Action, Caller, Code, Engine, Error, Reply, Signals};
 use serde::Serialize;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Try several ways at once, check them, and rank them
 ///
@@ -24,8 +23,11 @@ use serde::Serialize;
 /// FRACTAL_ATTEMPT_NAME), or [[attempt]] in fractal.toml. Checks are `--check`
 /// or [[check]].
 ///
+/// An interrupt (Ctrl-C) stops them in order: the journal tells of it, and the
+/// attempts that had begun are kept as far as they came.
+///
 /// Exit status: 0 when there is a winner, 3 when none passes; with `--promote`
-/// that of the promotion.
+/// that of the promotion; 130 when interrupted.
 #[derive(clap::Args)]
 #[command(
     override_usage = "fractal try [OPTIONS] --each CMD...\n       fractal try [OPTIONS] -n N -- CMD..."
@@ -46,26 +48,13 @@ pub struct Try {
     #[arg(long, env = "FRACTAL_BUDGET", value_name = "DURATION", value_parser = duration, hide_env_values = true)]
     budget: Option<u64>,
     /// Attempts at once [default: as many as there are cores, and fit into memory]
-    #[arg(short, long, env = "FRACTAL_JOBS", value_name = "N", value_parser = count, hide_env_values = true)]
-    jobs: Option<u64>,
-    /// What attempts stand on: the machine as it is (live), or as it was at the start (frozen)
-    #[arg(long, value_name = "KIND", value_parser = base)]
-    base: Option<BaseKind>,
+    #[arg(short, long, env = "FRACTAL_JOBS", value_name = "N", value_parser = small_count, hide_env_values = true)]
+    jobs: Option<u32>,
     /// Promote the winner, if there is one
     #[arg(long)]
     promote: bool,
-    /// Set a variable inside; without a value, pass on the caller's (repeatable)
-    #[arg(short, long, value_name = "NAME[=VALUE]")]
-    env: Vec<String>,
-    /// Start in this directory instead of the current one
-    #[arg(short, long, value_name = "DIR")]
-    workdir: Option<String>,
-    /// Make the sandboxes from this template
-    #[arg(long, env = "FRACTAL_TEMPLATE", value_name = "NAME", hide_env_values = true)]
-    template: Option<String>,
-    /// Let the sandboxes expire when unused for so long, as in 7d
-    #[arg(long, env = "FRACTAL_TTL", value_name = "DURATION", value_parser = duration, hide_env_values = true)]
-    ttl: Option<u64>,
+    #[command(flatten)]
+    inside: Inside,
     /// The command of `-n`
     #[arg(last = true, value_name = "CMD", requires = "count")]
     command: Vec<String>,
@@ -83,8 +72,8 @@ pub struct Judging {
     #[arg(long, value_name = "CMD")]
     pub score: Option<String>,
     /// Run each check so often; one that changes its mind is flaky
-    #[arg(long, value_name = "N", value_parser = count)]
-    pub repeat: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = small_count)]
+    pub repeat: Option<u32>,
     /// copeland, weighted, lexicographic, or a command that reads JSON and prints names, best first
     #[arg(long, value_name = "METHOD", value_parser = RankBy::parse)]
     pub rank: Option<RankBy>,
@@ -113,8 +102,13 @@ impl Try {
         let (engine, caller) = (session.engine()?, session.caller()?);
         let manner = live::Manner::fitting(session.is_quiet() || session.json);
         let board = live::Board::new(manner);
-        let reply =
-            board.during(|| engine.try_with(&caller, asked, &|progress| board.tell(progress)))?;
+        let interrupt = Interrupt::take();
+        let reply = board.during(|| {
+            engine.try_with(&caller, asked, &|progress| board.tell(progress), &|| interrupt.came())
+        })?;
+        if let Some(status) = interrupt.status(&reply) {
+            return interrupted(session, &reply, status);
+        }
         let promoted = match board::winner(&reply).and_then(|best| best.sandbox.clone()) {
             Some(sandbox) if promote => Some(promote_winner(&engine, &caller, sandbox)),
             _ => None,
@@ -126,29 +120,64 @@ impl Try {
     }
 
     fn asked(self, session: &Session) -> Result<Asked, Error> {
-        let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         Ok(Asked {
-            run: fractal::Run {
-                env: variables(&self.env)?,
-                cwd: self.workdir.as_deref().map(|dir| session.absolute(dir)).transpose()?,
-                ask: self.bounds.policy(session)?,
-                network: self.bounds.net.clone(),
-                template: self.template,
-                ttl_ms: self.ttl,
-                ..fractal::Run::default()
-            },
+            base: self.inside.base,
+            run: self.inside.run(&self.bounds, session)?,
             attempts: attempts(&self.each, self.count, &self.command),
             checks: self.judging.check,
             score: self.judging.score,
             rank: self.judging.rank,
-            repeat: self.judging.repeat.map(small),
+            repeat: self.judging.repeat,
             stop_first: self.stop_first,
             budget_ms: self.budget,
-            jobs: self.jobs.map(small),
-            base: self.base.unwrap_or_default(),
+            jobs: self.jobs,
             ..Asked::default()
         })
     }
+}
+
+/// Signals that end a `try` in order, instead of killing it: attempts are
+/// stopped, what they did so far is kept, and the journal has the story.
+struct Interrupt {
+    signals: Option<Signals>,
+    came: AtomicI32,
+}
+
+impl Interrupt {
+    fn take() -> Interrupt {
+        Interrupt { signals: Signals::take(), came: AtomicI32::new(0) }
+    }
+
+    fn came(&self) -> bool {
+        if let Some(signal) = self.signals.as_ref().and_then(Signals::ending) {
+            self.came.store(signal, Ordering::Relaxed);
+        }
+        self.came.load(Ordering::Relaxed) != 0
+    }
+
+    /// The exit status of somebody who was interrupted, as a shell would show
+    /// it. Whoever was not is killed by signals again from here on.
+    fn status(self, reply: &TryReply) -> Option<u8> {
+        let signal = self.came.load(Ordering::Relaxed);
+        self.signals.into_iter().for_each(Signals::give_back);
+        reply.interrupted.then_some((128 + signal) as u8)
+    }
+}
+
+/// What there is of a `try` that was ended early.
+fn interrupted(session: &Session, reply: &TryReply, status: u8) -> Result<u8, Failure> {
+    if session.json {
+        session.print_json(reply)?;
+        return Ok(status);
+    }
+    session.print(&board::text(reply))?;
+    board::remarks(reply).iter().for_each(|line| session.note(line));
+    let kept: Vec<&str> =
+        reply.attempts.iter().filter_map(|attempt| attempt.sandbox.as_deref()).collect();
+    if !kept.is_empty() {
+        session.note(&format!("kept: {} (fractal drop {})", kept.join(", "), kept.join(" ")));
+    }
+    Ok(status)
 }
 
 fn promote_winner(
@@ -238,14 +267,6 @@ fn named(text: &str) -> (Option<&str>, &str) {
             (Some(name), command)
         }
         _ => (None, text),
-    }
-}
-
-fn base(text: &str) -> Result<BaseKind, String> {
-    match text {
-        "live" => Ok(BaseKind::Live),
-        "frozen" => Ok(BaseKind::Frozen),
-        _ => Err("use live or frozen".to_owned()),
     }
 }
 

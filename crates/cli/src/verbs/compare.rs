@@ -3,17 +3,21 @@ use crate::board;
 use crate::failure::Failure;
 use crate::promotion::shown;
 use crate::session::{Session, unexpected};
+use crate::side_by_side;
 use crate::table::plain;
+use crate::terminal;
 use fractal::model::TryReply;
 use fractal::{Action, Caller, Engine, Reply};
 use serde::Serialize;
 
 /// Compare sandboxes: the table of `try`, and where their changes clash
 ///
-/// Checks and score are those given here, or those in fractal.toml; time and
-/// memory are those of the latest run in each. Files that several of them
-/// changed are listed as `same` (they made the same of it) or `clash` (they did
-/// not: promoting both joins edits of different places and reports the others).
+/// Checks and score are those given here, or those in fractal.toml; the row
+/// (base) is what they say without any change. Exit status, time and memory
+/// are those of the latest run in each; who was not checked and whose latest
+/// run failed is ruled out. Files that several of them changed are listed as
+/// `same` (they made the same of it) or `clash` (they did not: promoting both
+/// joins edits of different places and reports the others).
 ///
 /// Exit status: 0 when one is best, 3 when none passes.
 #[derive(clap::Args)]
@@ -26,6 +30,9 @@ pub struct Compare {
     /// Print what differs between each pair too, in these paths or in all
     #[arg(long, value_name = "PATH", num_args = 0..)]
     diff: Option<Vec<String>>,
+    /// Print it in two columns, as wide as the terminal
+    #[arg(short = 'y', long)]
+    side_by_side: bool,
 }
 
 /// What stands between two sandboxes.
@@ -47,18 +54,18 @@ struct Answer<'a> {
 impl Compare {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
         let (engine, caller) = (session.engine()?, session.caller()?);
-        let repeat = self.judging.repeat.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
         let action = Action::Compare {
             sandboxes: self.sandboxes.clone(),
             checks: self.judging.check,
             score: self.judging.score,
             rank: self.judging.rank,
-            repeat,
+            repeat: self.judging.repeat,
         };
         let Reply::Try(reply) = engine.apply(&caller, action)? else { return Err(unexpected()) };
-        let diffs = match &self.diff {
-            Some(paths) => between(&engine, &caller, &self.sandboxes, paths)?,
-            None => Vec::new(),
+        let diffs = match (&self.diff, self.side_by_side) {
+            (Some(paths), _) => between(&engine, &caller, &self.sandboxes, paths)?,
+            (None, true) => between(&engine, &caller, &self.sandboxes, &[])?,
+            (None, false) => Vec::new(),
         };
         if session.json {
             session.print_json(&Answer { reply: &reply, diffs })?;
@@ -66,13 +73,27 @@ impl Compare {
         }
         session.print(&board::text(&reply))?;
         session.print(&board::overlap(&reply, |path| shown(path, session.directory())))?;
+        let width = terminal::width();
         for one in &diffs {
-            let (from, to) = (plain(&one.from), plain(&one.to));
-            session.print(&format!("\n{from} (-) and {to} (+)\n{}", safe(&one.patch)))?;
+            session.print(&match self.side_by_side {
+                true => one.in_columns(width),
+                false => one.unified(),
+            })?;
         }
         board::remarks(&reply).iter().for_each(|line| session.note(line));
         board::next(&reply).iter().for_each(|line| session.note(line));
         Ok(status(&reply))
+    }
+}
+
+impl Between {
+    fn unified(&self) -> String {
+        let (from, to) = (plain(&self.from), plain(&self.to));
+        format!("\n{from} (-) and {to} (+)\n{}", safe(&self.patch))
+    }
+
+    fn in_columns(&self, width: usize) -> String {
+        format!("\n{}", side_by_side::text(&self.patch, (&self.from, &self.to), width))
     }
 }
 

@@ -2,6 +2,7 @@ use super::run::staleness;
 use crate::failure::Failure;
 use crate::session::{Session, unexpected};
 use crate::table::{plain, plural};
+use crate::terminal;
 use fractal::{Action, DiffFormat, DiffOutput, Reply};
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -55,19 +56,12 @@ impl Diff {
 
     fn format(&self) -> DiffFormat {
         match (self.stat, self.name_status, self.all) {
-            (true, ..) => DiffFormat::Stat { width: columns() },
+            (true, ..) => DiffFormat::Stat { width: terminal::width() },
             (_, true, _) => DiffFormat::NameStatus,
             (_, _, true) => DiffFormat::PatchAll,
             _ => DiffFormat::Patch,
         }
     }
-}
-
-/// What git takes when it cannot know better.
-fn columns() -> usize {
-    const COLUMNS: usize = 80;
-    let named = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    named.filter(|columns| *columns >= 20).unwrap_or(COLUMNS)
 }
 
 /// What the text above does not say.

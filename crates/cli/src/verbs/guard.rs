@@ -1,9 +1,10 @@
-use super::run::{Style, io_for, remarks, variables};
-use crate::bounds::{Bounds, check, duration};
+use super::run::{Style, io_for, remarks};
+use crate::bounds::Bounds;
 use crate::failure::Failure;
-use crate::promotion;
+use crate::inside::Inside;
+use crate::promotion::{self, Gate};
 use crate::session::Session;
-use fractal::model::{Check, Guard as Asked, GuardReply, Outcome, Promote};
+use fractal::model::{Guard as Asked, GuardReply, Outcome, Promote};
 use std::io::Write;
 
 /// Run a program unattended; promote what it did only if it passes
@@ -22,21 +23,10 @@ pub struct Guard {
     /// Keep the sandbox under this name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// One more check that must pass (repeatable)
-    #[arg(long, value_name = "NAME=CMD", value_parser = check)]
-    check: Vec<Check>,
-    /// Bring files that run by themselves
-    #[arg(long)]
-    allow_autorun: bool,
-    /// Set a variable inside; without a value, pass on the caller's (repeatable)
-    #[arg(short, long, value_name = "NAME[=VALUE]")]
-    env: Vec<String>,
-    /// Make the sandbox from this template
-    #[arg(long, env = "FRACTAL_TEMPLATE", value_name = "NAME", hide_env_values = true)]
-    template: Option<String>,
-    /// Let the sandbox expire when unused for so long, as in 7d
-    #[arg(long, env = "FRACTAL_TTL", value_name = "DURATION", value_parser = duration, hide_env_values = true)]
-    ttl: Option<u64>,
+    #[command(flatten)]
+    gate: Gate,
+    #[command(flatten)]
+    inside: Inside,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<String>,
@@ -48,18 +38,13 @@ impl Guard {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
         let asked = Asked {
             run: fractal::Run {
-                env: variables(&self.env)?,
-                ask: self.bounds.policy(session)?,
-                network: self.bounds.net.clone(),
                 command: self.command,
                 name: self.name,
-                template: self.template,
-                ttl_ms: self.ttl,
-                ..fractal::Run::default()
+                ..self.inside.run(&self.bounds, session)?
             },
             promote: Promote {
-                checks: self.check,
-                allow_autorun: self.allow_autorun,
+                checks: self.gate.check,
+                allow_autorun: self.gate.allow_autorun,
                 ..Promote::default()
             },
         };

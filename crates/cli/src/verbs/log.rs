@@ -1,6 +1,7 @@
 use crate::failure::Failure;
 use crate::session::{Session, unexpected};
 use crate::table::{columns, plain, plural};
+use crate::terminal::cut;
 use crate::time::stamp;
 use fractal::model::RecordBody;
 use fractal::{Action, Reply};
@@ -9,7 +10,9 @@ use serde_json::Value;
 /// Show what happened, newest first
 ///
 /// One line per record of the journal: time (UTC), who asked, verb, sandbox,
-/// outcome. Without a sandbox it shows all of them, dropped ones included.
+/// outcome; of this directory, or of one sandbox, dropped ones included. Runs
+/// that were part of another verb (checks, scores) are left out; JSON has them,
+/// with their `kind`.
 #[derive(clap::Args)]
 pub struct Log {
     /// Only this sandbox
@@ -18,14 +21,29 @@ pub struct Log {
     /// At most so many records
     #[arg(short = 'n', long = "limit", value_name = "COUNT", default_value_t = 50)]
     limit: u64,
+    /// What happened in other directories, too
+    #[arg(long, conflicts_with = "sandbox")]
+    all: bool,
+    /// Runs of checks and scores, too
+    #[arg(long)]
+    checks: bool,
 }
 
 impl Log {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
-        let action = Action::Log { sandbox: self.sandbox, limit: Some(self.limit) };
+        let is_here = self.sandbox.is_none() && !self.all;
+        let action = Action::Log {
+            sandbox: self.sandbox,
+            limit: Some(self.limit),
+            here: is_here,
+            whole: !self.checks && !session.json,
+        };
         let Reply::Log(reply) = session.apply(action)? else { return Err(unexpected()) };
         if session.json {
             return session.print_json(&reply);
+        }
+        if reply.records.is_empty() && is_here {
+            session.note("nothing happened in this directory (fractal log --all)");
         }
         let rows: Vec<Vec<String>> = reply.records.iter().map(|record| row(&record.body)).collect();
         session.print(&columns(&rows))
@@ -36,15 +54,19 @@ fn row(body: &RecordBody) -> Vec<String> {
     vec![
         stamp(body.time_ms),
         plain(&body.who),
-        plain(&body.action),
+        text(body, "kind").unwrap_or_else(|| plain(&body.action)),
         body.name.as_deref().map_or_else(|| "-".to_owned(), plain),
         outcome(body),
     ]
 }
 
+fn text(body: &RecordBody, name: &str) -> Option<String> {
+    body.detail.get(name).and_then(Value::as_str).map(plain)
+}
+
 /// The error, or what the verb wrote down about itself.
 fn outcome(body: &RecordBody) -> String {
-    let text = |name: &str| body.detail.get(name).and_then(Value::as_str).map(plain);
+    let text = |name: &str| text(body, name);
     if let Some(code) = body.error {
         return match (text("from"), text("why")) {
             (Some(from), Some(why)) => format!("{}: from {from}: {why}", code.name()),
@@ -58,6 +80,9 @@ fn outcome(body: &RecordBody) -> String {
         let undo = text("undo").map_or(String::new(), |id| format!(" (undo {id})"));
         return format!("{verdict}: {}{undo}", shorten(&command(&body.detail)));
     }
+    if let (Some(exit), Some(check)) = (body.detail.get("exit"), text("check")) {
+        return format!("exit {exit}: {check}");
+    }
     if let Some(exit) = body.detail.get("exit").and_then(Value::as_i64) {
         return format!("exit {exit}: {}", shorten(&command(&body.detail)));
     }
@@ -68,6 +93,9 @@ fn outcome(body: &RecordBody) -> String {
         return written(&body.detail, &id, text("undoes"));
     }
     if let Some(attempts) = body.detail.get("attempts").and_then(Value::as_array) {
+        if body.detail.get("interrupted").is_some() {
+            return format!("interrupted: {}", plural(attempts.len(), "attempt"));
+        }
         return match (text("winner"), attempts.len()) {
             (Some(winner), count) => format!("{winner} won of {}", plural(count, "attempt")),
             (None, count) => format!("none passed of {}", plural(count, "attempt")),
@@ -127,11 +155,8 @@ fn command(detail: &Value) -> String {
 }
 
 fn shorten(text: &str) -> String {
-    const CHARS_MAX: usize = 60;
-    if text.chars().count() <= CHARS_MAX {
-        return text.to_owned();
-    }
-    text.chars().take(CHARS_MAX - 1).chain(['…']).collect()
+    const COLUMNS_MAX: usize = 60;
+    cut(text, COLUMNS_MAX)
 }
 
 #[cfg(test)]
@@ -156,6 +181,10 @@ mod tests {
         check(json!({ "undo": "C", "undoes": "B", "applied": 1 }), "1 path, took back B (undo C)");
         check(json!({ "winner": "b", "attempts": [{}, {}] }), "b won of 2 attempts");
         check(json!({ "winner": null, "attempts": [{}] }), "none passed of 1 attempt");
+        check(
+            json!({ "winner": null, "attempts": [{}], "interrupted": true }),
+            "interrupted: 1 attempt",
+        );
         check(json!({ "stage": "dev", "paths": 1 }), "1 path into dev");
         check(json!({ "from": "s", "paths": 1, "message": "fine" }), "1 path from s: fine");
         check(json!({ "from": "s", "paths": 2, "undo": "B" }), "2 paths from s (undo B)");

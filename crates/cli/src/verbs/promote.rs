@@ -1,9 +1,9 @@
-use crate::bounds::check;
 use crate::failure::Failure;
-use crate::promotion;
+use crate::promotion::{self, Gate, Sides, typed};
 use crate::session::{Session, unexpected};
-use fractal::model::{Check, Form, Promote as Asked};
+use fractal::model::{Form, Promote as Asked};
 use fractal::{Action, Error, Reply};
+use std::ffi::OsString;
 
 /// Bring a sandbox's changes into reality, behind checks and with an undo
 ///
@@ -36,26 +36,15 @@ pub struct Promote {
     to: Option<String>,
     /// Bring only what lies at or below this path (repeatable)
     #[arg(long, value_name = "PATH", num_args = 1..)]
-    only: Vec<String>,
-    /// Where both sides changed the same place, take the sandbox's (repeatable)
-    #[arg(long, value_name = "PATH", num_args = 1..)]
-    ours: Vec<String>,
-    /// Where both sides changed the same place, leave what is there (repeatable)
-    #[arg(long, value_name = "PATH", num_args = 1..)]
-    theirs: Vec<String>,
-    /// Say what would happen and do nothing
-    #[arg(long, short = 'n')]
-    dry_run: bool,
+    only: Vec<OsString>,
+    #[command(flatten)]
+    sides: Sides,
     /// As `files`, a `patch` on standard output, a `branch NAME`, or a
     /// `commit` that no branch points at; git's working tree and index stay
     #[arg(long = "as", value_names = ["FORM", "NAME"], num_args = 1..=2)]
     form: Vec<String>,
-    /// One more check that must pass (repeatable)
-    #[arg(long, value_name = "NAME=CMD", value_parser = check)]
-    check: Vec<Check>,
-    /// Bring files that run by themselves
-    #[arg(long)]
-    allow_autorun: bool,
+    #[command(flatten)]
+    gate: Gate,
     /// Bring what git ignores and what was copied in, too
     #[arg(long)]
     ignored: bool,
@@ -77,13 +66,13 @@ impl Promote {
         let asked = Asked {
             sandbox: self.sandbox.or(stray),
             to: self.to,
-            only: self.only,
-            ours: self.ours,
-            theirs: self.theirs,
-            dry_run: self.dry_run,
+            only: typed(&self.only),
+            ours: self.sides.ours(),
+            theirs: self.sides.theirs(),
+            dry_run: self.sides.dry_run,
             form,
-            checks: self.check,
-            allow_autorun: self.allow_autorun,
+            checks: self.gate.check,
+            allow_autorun: self.gate.allow_autorun,
             ignored: self.ignored,
             git: self.git,
             outside: self.outside,

@@ -1,10 +1,10 @@
 use crate::bounds::{Bounds, base_kind, duration};
 use crate::failure::Failure;
+use crate::inside::Inside;
 use crate::session::Session;
 use crate::table::{plain, plural};
 use fractal::model::{BaseKind, Outcome, Tier, format_duration_ms};
 use fractal::{Caller, Engine, Error, RunIo, RunReply};
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,22 +31,8 @@ pub struct Run {
     /// throw-away child
     #[arg(long)]
     rm: bool,
-    /// Set a variable inside; without a value, pass on the caller's (repeatable)
-    #[arg(short, long, value_name = "NAME[=VALUE]")]
-    env: Vec<String>,
-    /// Start in this directory instead of the current one
-    #[arg(short, long, value_name = "DIR")]
-    workdir: Option<String>,
-    /// Make the new sandbox from this template
-    #[arg(long, env = "FRACTAL_TEMPLATE", value_name = "NAME", hide_env_values = true)]
-    template: Option<String>,
-    /// Let the new sandbox expire when unused for so long, as in 7d
-    #[arg(long, env = "FRACTAL_TTL", value_name = "DURATION", value_parser = duration, hide_env_values = true)]
-    ttl: Option<u64>,
-    /// What a new sandbox stands on: the host as it is at each moment, or the
-    /// current directory as it is now
-    #[arg(long, env = "FRACTAL_BASE", value_name = "KIND", value_parser = base_kind, default_value = "live", hide_env_values = true)]
-    base: BaseKind,
+    #[command(flatten)]
+    inside: Inside,
     /// Give the program a terminal (the default when input and output are one)
     #[arg(short, long)]
     tty: bool,
@@ -72,17 +58,11 @@ impl Run {
             self.refuse_what_is_for_new_ones()?;
         }
         let run = fractal::Run {
-            env: variables(&self.env)?,
-            cwd: self.workdir.as_deref().map(|dir| session.absolute(dir)).transpose()?,
-            ask: self.bounds.policy(session)?,
-            network: self.bounds.net.clone(),
             command: self.command,
             sandbox: self.sandbox,
             name: self.name,
             discard: self.rm,
-            template: self.template,
-            ttl_ms: self.ttl,
-            base: self.base,
+            ..self.inside.run(&self.bounds, session)?
         };
         let (engine, caller) = (session.engine_for_run()?, session.caller()?);
         if self.explain {
@@ -100,9 +80,9 @@ impl Run {
 impl Run {
     fn refuse_what_is_for_new_ones(&self) -> Result<(), Error> {
         let template = std::env::var("FRACTAL_TEMPLATE").ok();
-        only_for_new("--template", "--in", self.template.clone(), template)?;
-        only_for_new("--ttl", "--in", self.ttl, variable("FRACTAL_TTL", duration))?;
-        let base = Some(self.base).filter(|base| *base != BaseKind::default());
+        only_for_new("--template", "--in", self.inside.template.clone(), template)?;
+        only_for_new("--ttl", "--in", self.inside.ttl, variable("FRACTAL_TTL", duration))?;
+        let base = Some(self.inside.base).filter(|base| *base != BaseKind::default());
         only_for_new("--base", "--in", base, variable("FRACTAL_BASE", base_kind))
     }
 }
@@ -277,46 +257,4 @@ pub fn staleness(stale: &fractal::model::Staleness) -> String {
     let more = if stale.more { "more than " } else { "" };
     let files = plural(stale.changed.len(), "file");
     format!("reality moved: {behind} behind, {more}{files} changed under you")
-}
-
-/// Reads `NAME=VALUE`, and takes the caller's value for a bare `NAME`.
-pub fn variables(list: &[String]) -> Result<BTreeMap<String, String>, Error> {
-    let mut env = BTreeMap::new();
-    for item in list {
-        let (name, value) = match item.split_once('=') {
-            Some((name, value)) => (name, value.to_owned()),
-            None => (item.as_str(), inherited(item)?),
-        };
-        if name.is_empty() {
-            return Err(Error::invalid(format!("--env: `{}` has no name", plain(item)))
-                .hint("write `-e NAME=VALUE`"));
-        }
-        env.insert(name.to_owned(), value);
-    }
-    Ok(env)
-}
-
-fn inherited(name: &str) -> Result<String, Error> {
-    let missing = |why: &str| {
-        Error::invalid(format!("--env: `{}` {why}", plain(name))).hint("write `-e NAME=VALUE`")
-    };
-    match std::env::var(name) {
-        Ok(value) => Ok(value),
-        Err(std::env::VarError::NotPresent) => Err(missing("is not set here")),
-        Err(std::env::VarError::NotUnicode(_)) => Err(missing("is not UTF-8")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn variables_need_a_name() {
-        let read = |item: &str| variables(&[item.to_owned()]);
-        assert_eq!(read("A=b=c").expect("it is fine")["A"], "b=c");
-        assert_eq!(read("A=").expect("it is fine")["A"], "");
-        assert!(read("=x").is_err());
-        assert!(read("FRACTAL_TEST_NOT_SET").is_err());
-    }
 }

@@ -4,7 +4,8 @@ use crate::session::{Session, unexpected};
 use crate::table::{columns, plain, plural};
 use crate::time::distance;
 use fractal::model::{
-    Limits, Mount, MountAccess, MountSource, Network, ShowReply, format_bytes, format_duration_ms,
+    BaseKind, Limits, Mount, MountAccess, MountSource, Network, ShowReply, format_bytes,
+    format_duration_ms,
 };
 use fractal::{Action, Reply};
 
@@ -35,6 +36,7 @@ fn rows(reply: &ShowReply) -> Vec<Vec<String>> {
     row("name", info.name.clone());
     row("id", info.id.to_string());
     row("parent", info.parent.clone().unwrap_or_else(|| "reality".to_owned()));
+    row("base", base(reply.base_kind).to_owned());
     row("state", info.state.clone());
     row("created", format!("{} ago", distance(&info.created)));
     if let Some(expires) = &info.expires {
@@ -61,6 +63,13 @@ fn rows(reply: &ShowReply) -> Vec<Vec<String>> {
         row("stale", staleness(stale));
     }
     rows
+}
+
+fn base(kind: BaseKind) -> &'static str {
+    match kind {
+        BaseKind::Live => "live (the directory as it is)",
+        BaseKind::Frozen => "frozen (the directory as it was)",
+    }
 }
 
 fn network(rule: &Network) -> String {

@@ -1,6 +1,8 @@
+use crate::board::sign;
 use crate::failure::Failure;
 use crate::session::{Session, unexpected};
 use crate::table::{columns, plain, plural};
+use crate::terminal;
 use crate::time::distance;
 use fractal::model::{Evidence, Pending, Promotion, StageKind, StageReport};
 use fractal::{Action, Reply};
@@ -21,23 +23,45 @@ impl Stages {
         if session.json {
             return session.print_json(&reply);
         }
-        let head = ["STAGE", "IS", "HOLDS", "EVIDENCE"].map(str::to_owned).to_vec();
-        let mut rows = vec![head];
-        rows.extend(reply.stages.iter().map(row));
-        // Lines that follow a stage are no columns of its table.
-        let table = columns(&rows);
-        let mut lines = table.lines();
-        let mut text = lines.next().map(|head| format!("{head}\n")).unwrap_or_default();
-        for (line, stage) in lines.zip(&reply.stages) {
-            text.push_str(&format!("{line}\n"));
-            text.extend(below(stage).map(|line| format!("  {line}\n")));
-        }
-        session.print(&text)
+        session.print(&text(&reply.stages, terminal::width()))
     }
 }
 
-fn row(stage: &StageReport) -> Vec<String> {
-    vec![plain(&stage.name), kind(&stage.kind), holds(stage), proof(stage.stands.as_ref())]
+/// One line per stage, and below it what follows from it. Evidence has a
+/// column of its own where there is room for it.
+fn text(stages: &[StageReport], width: usize) -> String {
+    let fits = |table: &str| table.lines().all(|line| terminal::columns_of(line) <= width);
+    let whole = columns(&rows(stages, usize::MAX, true));
+    let (table, is_whole) = match fits(&whole) {
+        true => (whole, true),
+        false => (columns(&rows(stages, width / 4, false)), false),
+    };
+    // Lines that follow a stage are no columns of its table.
+    let mut lines = table.lines().map(|line| format!("{}\n", terminal::cut(line, width)));
+    let mut text = lines.next().unwrap_or_default();
+    for (line, stage) in lines.zip(stages) {
+        text.push_str(&line);
+        let proof = Some(proof(stage.stands.as_ref())).filter(|it| !is_whole && !it.is_empty());
+        for line in proof.into_iter().chain(below(stage)) {
+            let room = width.saturating_sub(2);
+            let lines = terminal::wrapped(&line, room, "  ");
+            text.extend(lines.iter().map(|line| format!("  {}\n", terminal::cut(line, room))));
+        }
+    }
+    text
+}
+
+fn rows(stages: &[StageReport], kind_max: usize, with_proof: bool) -> Vec<Vec<String>> {
+    let row = |stage: &StageReport| {
+        let kind = terminal::cut_front(&kind(&stage.kind), kind_max);
+        vec![plain(&stage.name), kind, holds(stage), proof(stage.stands.as_ref())]
+    };
+    let head = ["STAGE", "IS", "HOLDS", "EVIDENCE"].map(str::to_owned).to_vec();
+    let mut rows: Vec<Vec<String>> = [head].into_iter().chain(stages.iter().map(row)).collect();
+    if !with_proof {
+        rows.iter_mut().for_each(|row| row.truncate(3));
+    }
+    rows
 }
 
 fn kind(kind: &StageKind) -> String {
@@ -76,8 +100,7 @@ fn proof(stands: Option<&Promotion>) -> String {
 }
 
 fn check(evidence: &Evidence) -> String {
-    let mark = if evidence.result == fractal::model::CheckResult::Pass { "✓" } else { "✗" };
-    format!("{mark} {}", plain(&evidence.name))
+    format!("{} {}", sign(evidence.result), plain(&evidence.name))
 }
 
 fn short(commit: &str) -> String {
@@ -110,4 +133,58 @@ fn waits(stage: &StageReport, pending: &Pending) -> String {
         text.push_str(&format!(", not before {until}"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fractal::model::CheckResult;
+
+    fn stage(kind: StageKind, checks: &[&str]) -> StageReport {
+        let evidence = |name: &&str| Evidence { name: (*name).into(), result: CheckResult::Pass };
+        StageReport {
+            name: "production".into(),
+            kind,
+            sandbox: None,
+            stands: Some(Promotion {
+                id: None,
+                from: "try-7k2q-brackets".into(),
+                by: "alice".into(),
+                at: "2026-11-15T20:43:57Z".into(),
+                digest: String::new(),
+                paths: 1,
+                checks: checks.iter().map(evidence).collect(),
+                approvals: vec!["bob".into(), "carol".into()],
+                commit: Some("0123456789abcdef".into()),
+                undo: None,
+                published: Some(true),
+                why: None,
+            }),
+            pending: None,
+            refused: None,
+            checks: Vec::new(),
+            approve: 0,
+            approvals: Vec::new(),
+            rejected_by: None,
+            frozen_until: Some("2026-11-16T06:00:00Z".into()),
+        }
+    }
+
+    #[test]
+    fn a_wide_table_fits_the_terminal() {
+        let path = "/srv/some/rather/deep/place/for/a/web/site".to_owned();
+        let stages =
+            [stage(StageKind::Virtual, &["test"]), stage(StageKind::Directory(path), &["lint"; 9])];
+        for width in [40, 80, 120] {
+            let text = text(&stages, width);
+            let is_narrow = |line: &str| terminal::columns_of(line) <= width;
+            assert!(text.lines().all(is_narrow), "{width}\n{text}");
+            assert!(text.contains("approved by bob"), "{width}\n{text}");
+            assert!(text.contains("\n  ✓ ") || width > 80, "{width}\n{text}");
+            assert!(text.contains("a/web/site") || width < 80, "{text}");
+        }
+        let wide = text(&stages[..1], 200);
+        assert_eq!(wide.lines().count(), 3);
+        assert!(wide.lines().next().is_some_and(|head| head.ends_with("EVIDENCE")), "{wide}");
+    }
 }

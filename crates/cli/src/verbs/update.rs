@@ -1,5 +1,5 @@
 use crate::failure::Failure;
-use crate::promotion;
+use crate::promotion::{self, Sides};
 use crate::session::{Session, unexpected};
 use fractal::{Action, Reply};
 
@@ -16,24 +16,17 @@ pub struct Update {
     /// The sandbox [default: the latest one of this directory]
     #[arg(value_name = "S")]
     sandbox: Option<String>,
-    /// Where both sides changed this path, keep the sandbox's (repeatable)
-    #[arg(long, value_name = "PATH", num_args = 1..)]
-    ours: Vec<String>,
-    /// Where both sides changed this path, take what is outside (repeatable)
-    #[arg(long, value_name = "PATH", num_args = 1..)]
-    theirs: Vec<String>,
-    /// Say what would happen and do nothing
-    #[arg(long, short = 'n')]
-    dry_run: bool,
+    #[command(flatten)]
+    sides: Sides,
 }
 
 impl Update {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
         let action = Action::Update {
             sandbox: self.sandbox,
-            ours: self.ours,
-            theirs: self.theirs,
-            dry_run: self.dry_run,
+            ours: self.sides.ours(),
+            theirs: self.sides.theirs(),
+            dry_run: self.sides.dry_run,
         };
         let Reply::Promote(reply) = session.apply(action)? else { return Err(unexpected()) };
         if session.json {

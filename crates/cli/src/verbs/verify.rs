@@ -11,6 +11,8 @@ use serde_json::Value;
 /// which checks, signed with the key of this state directory. Verifying fails
 /// if the statement, the promotion's plan or its record in the journal were
 /// changed. `--json` prints the statement.
+///
+/// Exit status: 0 it holds, 3 it does not, 6 there is none.
 #[derive(clap::Args)]
 pub struct Verify {
     /// The promotion's id, or the beginning of it [default: the latest one of

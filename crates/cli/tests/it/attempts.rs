@@ -181,7 +181,7 @@ fn sandboxes_are_compared_with_their_clashes_and_diffs() {
     let text = world.ok(&["compare", "x", "y"]);
     assert!(text.out.contains("clash  a  (x y)\n"), "{}", text.out);
     assert!(text.out.contains("same   same  (x y)\n"), "{}", text.out);
-    assert!(text.out.contains("winner: x — no checks; against y: "), "{}", text.out);
+    assert!(text.out.contains("winner: x — exit 0; against y: "), "{}", text.out);
     let with = world.ok(&["compare", "x", "y", "--diff", "a"]);
     assert!(with.out.contains("\nx (-) and y (+)\ndiff --git a/a b/a\n"), "{}", with.out);
     assert!(with.out.contains("-1\n+2\n") && !with.out.contains("+40\n"), "{}", with.out);
@@ -192,17 +192,52 @@ fn sandboxes_are_compared_with_their_clashes_and_diffs() {
 }
 
 #[test]
-fn an_interrupt_ends_every_attempt() {
+fn two_sandboxes_are_shown_side_by_side_with_their_base() {
+    if !able() {
+        return;
+    }
+    let world = project();
+    world.ok(&[
+        "run",
+        "--name",
+        "x",
+        "--",
+        "sh",
+        "-c",
+        "echo right > a; printf '漢字\\tx\\n' >> a",
+    ]);
+    world.ok(&["run", "--name", "y", "--", "sh", "-c", "echo right > a; echo more >> a"]);
+    let answer = world.ok(&["compare", "x", "y", "-y", "--check", CHECK]);
+    assert!(answer.out.contains("\n   (base)   ✗\n"), "{}", answer.out);
+    let from = answer.out.find("\n   x  ").expect("the names stand above");
+    let lines: Vec<&str> = answer.out[from + 1..].lines().collect();
+    assert_eq!(lines[1..3], ["── a", "@@ -1,2 +1,2 @@"]);
+    // 35 columns each, of which a wide character takes two.
+    assert_eq!(lines[3], format!(" 1 {:<35}    1 right", "right"));
+    assert_eq!(lines[4], format!(" 2 漢字    x{} |  2 more", " ".repeat(26)));
+    let mut narrow = world.command(FRACTAL);
+    narrow.env("COLUMNS", "40").args(["compare", "x", "y", "--side-by-side", "--diff", "a"]);
+    let narrow = Answer::of(&mut narrow);
+    assert!(narrow.out.contains(&format!(" 1 {:<15}    1 right\n", "right")), "{}", narrow.out);
+    let (_, reply) = world.json(&["compare", "x", "y", "--json", "--check", CHECK]);
+    assert_eq!(reply["base"]["checks"][0]["result"], "fail");
+    let first = &reply["attempts"][0];
+    assert_eq!((&first["outcome"], &first["exit"]), (&json!("exited"), &json!(0)));
+}
+
+#[test]
+fn an_interrupt_ends_every_attempt_and_leaves_the_story() {
     if !able() {
         return;
     }
     let world = World::new();
     let mark = format!("95{}", std::process::id());
     let sleep = format!("sleep {mark}");
-    let mut child = world
+    let child = world
         .command(FRACTAL)
-        .args(["-q", "try", "--jobs", "2", "--each", &sleep, "--each", &sleep])
+        .args(["try", "--jobs", "2", "--each", &sleep, "--each", &sleep, "--promote"])
         .stdout(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
     until(|| count(&mark) == 2);
@@ -210,10 +245,46 @@ fn an_interrupt_ends_every_attempt() {
     assert!(
         Command::new("kill").args(["-INT", &pid]).status().is_ok_and(|status| status.success())
     );
-    assert!(!child.wait().expect("it ends").success());
+    let answer = Answer::from(child.wait_with_output().expect("it ends"));
+    assert_eq!(answer.status, 130, "{}", answer.err);
     until(|| count(&mark) == 0);
+    let (_, list) = world.json(&["list", "--json"]);
+    let names = list["sandboxes"].as_array().into_iter().flatten();
+    let names: Vec<&str> = names.filter_map(|info| info["name"].as_str()).collect();
+    assert_eq!(names.len(), 2);
+    let kept = answer.err.lines().find(|line| line.starts_with("kept: ")).expect("a line");
+    assert!(names.iter().all(|name| kept.contains(name)), "{kept} {names:?}");
+    let log = world.ok(&["log"]).out;
+    assert!(log.contains("interrupted: 2 attempts"), "{log}");
     // What it left is in order, and can be dropped.
     world.ok(&["drop", "--all"]);
+}
+
+#[test]
+fn the_log_is_of_this_directory_and_without_checks() {
+    if !able() {
+        return;
+    }
+    let world = project();
+    call(&world, &three(&["-q"]));
+    let verbs = |args: &[&str]| -> Vec<String> {
+        let lines = world.ok(args).out;
+        let verb = |line: &str| line.split_whitespace().nth(3).unwrap_or_default().to_owned();
+        lines.lines().map(verb).collect()
+    };
+    assert_eq!(verbs(&["log"]), ["try", "run", "run", "run"]);
+    // Two attempts came to be checked, and the base.
+    let all = verbs(&["log", "--checks"]);
+    assert_eq!(all.iter().filter(|verb| *verb == "check").count(), 3, "{all:?}");
+    let (_, reply) = world.json(&["log", "--json"]);
+    let records = reply["records"].as_array().into_iter().flatten();
+    let checks = records.filter(|record| record["detail"]["kind"] == "check");
+    assert!(checks.map(|record| &record["detail"]["check"]).all(|name| name == "test"));
+    let other = world.root().to_string_lossy().into_owned();
+    let nothing = world.ok(&["-C", &other, "log"]);
+    assert_eq!(nothing.out, "");
+    assert_eq!(nothing.err, "nothing happened in this directory (fractal log --all)\n");
+    assert_eq!(verbs(&["-C", &other, "log", "--all"]).len(), 4);
 }
 
 /// Programs that run under this mark.

@@ -1,7 +1,7 @@
 //! `promote`, `undo`, `update`, `guard` and `verify` from outside: fields and
 //! statuses that scripts rely on, and what a person reads.
 
-use crate::world::{FRACTAL, World, able};
+use crate::world::{Answer, FRACTAL, World, able};
 use serde_json::json;
 
 fn world(files: &[(&str, &str)]) -> Option<World> {
@@ -61,6 +61,93 @@ fn statuses_tell_gate_denial_and_conflict_apart() {
     assert_eq!(world.fractal(&["promote", "nobody"]).status, 6);
     assert_eq!(world.fractal(&["promote", "s", "--as", "tarball"]).status, 2);
     assert_eq!(world.fractal(&["promote", "s", "--check", "nameless"]).status, 2);
+}
+
+#[test]
+fn what_only_makes_a_patch_or_a_commit_does_not_say_applied() {
+    let Some(world) = world(&[("a", "1\n")]) else { return };
+    let git = |args: &[&str]| {
+        let mut git = world.command("git");
+        git.args(["-c", "user.name=t", "-c", "user.email=t@example.org"]).args(args);
+        assert!(git.status().is_ok_and(|status| status.success()), "git {args:?}");
+    };
+    git(&["init", "-q"]);
+    git(&["config", "user.name", "t"]);
+    git(&["config", "user.email", "t@example.org"]);
+    git(&["add", "a"]);
+    git(&["commit", "-qm", "first"]);
+    make(&world, "s", "echo 2 > a");
+    for (form, stage) in
+        [(&["patch"][..], "patch"), (&["commit"], "commit"), (&["branch", "b"], "git:b")]
+    {
+        let mut args = vec!["promote", "s", "--json", "--as"];
+        args.extend(form);
+        let (status, reply) = world.json(&args);
+        assert_eq!(
+            (status, &reply["verdict"], &reply["stage"]),
+            (0, &json!("made"), &json!(stage))
+        );
+        assert_eq!((read(&world, "a").as_str(), &reply["undo"]), ("1\n", &json!(null)));
+        assert!(reply["made"].is_string(), "{reply}");
+    }
+}
+
+#[test]
+fn what_is_equal_already_is_nothing_to_promote() {
+    let Some(world) = world(&[("a", "1\n"), ("gone", "1\n")]) else { return };
+    make(&world, "s", "echo 2 > a; rm gone; echo 3 > b");
+    world.ok(&["promote", "s", "--only", "a", "gone"]);
+    for path in ["a", "gone"] {
+        let again = world.ok(&["promote", "s", "--only", path]);
+        assert_eq!(again.notes().last(), Some(&"nothing to promote into reality: already equal"));
+    }
+    let unknown = world.fractal(&["promote", "s", "--only", "nowhere"]);
+    assert_eq!(unknown.status, 6, "{}", unknown.err);
+    assert!(unknown.err.contains("`s` has nothing at "), "{}", unknown.err);
+    assert!(!world.project().join("b").exists());
+}
+
+#[test]
+fn any_name_can_be_chosen() {
+    use std::os::unix::ffi::OsStrExt;
+    let Some(world) = world(&[("b", "1\n")]) else { return };
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    let write = |text: &str| std::fs::write(world.project().join(name), text).expect("written");
+    write("1\n");
+    make(&world, "s", "for f in *; do echo 2 > $f; done");
+    let call = |verb: &str, flag: &str| {
+        let mut command = world.command(FRACTAL);
+        Answer::of(command.args([verb, "s", flag]).arg(name)).status
+    };
+    assert_eq!(call("promote", "--only"), 0);
+    let bytes = std::fs::read(world.project().join(name)).expect("it is there");
+    assert_eq!((bytes.as_slice(), read(&world, "b").as_str()), (&b"2\n"[..], "1\n"));
+    // The other side moves on, and so does ours.
+    world.ok(&["run", "--in", "s", "--", "sh", "-c", "for f in c*; do echo 3 > $f; done"]);
+    write("4\n");
+    assert_eq!(world.fractal(&["update", "s"]).status, 5);
+    assert_eq!(call("update", "--ours"), 0);
+    write("5\n");
+    assert_eq!(world.fractal(&["promote", "s"]).status, 5);
+    assert_eq!(call("promote", "--theirs"), 0);
+    assert_eq!(read(&world, "b"), "2\n");
+}
+
+#[test]
+fn an_attestation_that_does_not_hold_has_a_status_of_its_own() {
+    let Some(world) = world(&[("a", "1\n")]) else { return };
+    make(&world, "s", "echo 2 > a");
+    let (_, reply) = world.json(&["promote", "s", "--json"]);
+    let undo = reply["undo"].as_str().expect("an id");
+    assert_eq!(world.fractal(&["verify"]).status, 0);
+    let file = world.state().join("undo").join(undo).join("attestation.json");
+    let text = std::fs::read_to_string(&file).expect("it is there");
+    std::fs::write(&file, text.replace("\"sig\":\"", "\"sig\":\"AAAA")).expect("written");
+    let broken = world.fractal(&["verify"]);
+    assert_eq!(broken.status, 3, "{}", broken.err);
+    assert!(broken.err.contains("does not hold"), "{}", broken.err);
+    std::fs::remove_file(&file).expect("removed");
+    assert_eq!(world.fractal(&["verify"]).status, 6);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::Engine;
 use fractal_model::{Code, Error, RecordBody, Result};
 use fractal_store::{ApplyRow, ApplyState, Reads, Worker, now_ms};
 use serde_json::json;
+use std::os::unix::ffi::OsStrExt;
 
 /// Finishes what dead processes began. One query when there is nothing.
 pub(crate) fn recover(engine: &Engine) -> Result<()> {
@@ -166,6 +167,7 @@ fn lost(row: &ApplyRow) -> RecordBody {
         time_ms: now_ms(),
         who: "owner".to_owned(),
         action: if row.undoes.is_some() { "undo" } else { "promote" }.to_owned(),
+        place: Some(RecordBody::place_of(row.root.as_os_str().as_bytes())),
         sandbox: row.sandbox,
         name: None,
         before: None,

@@ -4,14 +4,15 @@
 use super::attempt::measure::{either, measure};
 use super::attempt::plan::{Judged, Judging};
 use super::attempt::{self, Done, work};
-use super::diff;
+use super::promote::rehearse::passing;
+use super::{diff, drop};
 use crate::budget::Budget;
-use crate::check::Checking;
+use crate::check::{Checking, run_checks};
 use crate::patch::{PatchOptions, Stat, write_patch};
 use crate::view::path_of;
-use crate::{Caller, Engine, stale};
+use crate::{Caller, Engine, insert_layer, stale};
 use fractal_model::{
-    AttemptReport, Change, CheckReport, Error, Result, SandboxPath, TryReply, Usage,
+    AttemptReport, Change, CheckReport, Error, Outcome, Result, SandboxPath, TryReply, Usage,
 };
 use fractal_store::{Reads, SandboxRow};
 use std::collections::BTreeSet;
@@ -30,10 +31,52 @@ pub fn compare(
         done.push(look(engine, caller, row, &judging)?);
     }
     let order = attempt::in_order(engine, caller, &judging.ranking, &done)?;
-    let mut reply = attempt::answer(done, order, Ok(Vec::new()));
-    let behind = rows.iter().filter_map(|row| stale::look(row, engine.home()));
+    let base = check_base(engine, caller, &rows[0], &judging);
+    let base = base.map(|checks| work::BaseChecks { checks, not_run: None });
+    let mut reply = attempt::answer(done, order, base);
+    for report in &mut reply.attempts {
+        let Some(row) = rows.iter().find(|row| row.name == report.name) else { continue };
+        let last = last_run(engine, row)?;
+        (report.outcome, report.exit) = (last.outcome, last.exit);
+    }
+    let behind = rows.iter().filter_map(|row| stale::look(engine, row));
     reply.base.behind = behind.map(|stale| stale.changed.len() as u64).max().unwrap_or(0);
+    reply.base.kind = stale::base_kind(engine, &rows[0])?;
+    if reply.base.checks.is_empty() {
+        return Ok(reply);
+    }
+    let stands_apart =
+        |row: &&SandboxRow| (row.base, &row.directory) != (rows[0].base, &rows[0].directory);
+    if let Some(other) = rows.iter().find(stands_apart) {
+        let (first, other) = (&rows[0].name, &other.name);
+        reply.notes.push(format!("{other} has another base; (base) is that of {first}"));
+    }
     Ok(reply)
+}
+
+/// What the checks say about what a sandbox stands on, without its changes.
+fn check_base(
+    engine: &Engine,
+    caller: &Caller,
+    row: &SandboxRow,
+    judging: &Judging,
+) -> Result<Vec<CheckReport>> {
+    if judging.checks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let base = SandboxRow { base: row.base, mounts: row.mounts.clone(), ..passing(engine, row) };
+    engine.store.new_layer_dir(base.top)?;
+    let inserted = engine.store.transact_relaxed(|tx| {
+        insert_layer(tx, base.top, base.base)?;
+        tx.insert_sandbox(&base)
+    });
+    if let Err(error) = inserted {
+        let _ = engine.store.discard_layer(base.top);
+        return Err(error.into());
+    }
+    let said = run_checks(engine, caller, &base.name, &judging.checks, judging.repeat);
+    drop::forget(engine, &base)?;
+    said
 }
 
 fn find_all(engine: &Engine, caller: &Caller, names: &[String]) -> Result<Vec<SandboxRow>> {
@@ -61,14 +104,21 @@ fn look(engine: &Engine, caller: &Caller, row: &SandboxRow, judging: &Judging) -
             Err(error) => (None, Some(format!("{}: {error}", row.name))),
         },
     };
+    let last = last_run(engine, row)?;
+    // Checks look at what is there now. Where there are none, how its latest
+    // run ended is all there is to judge it by.
+    let (outcome, exit) = match checks.is_empty() {
+        true => (last.outcome, last.exit),
+        false => (None, None),
+    };
     let report = AttemptReport {
         name: row.name.clone(),
         sandbox: Some(row.name.clone()),
-        outcome: None,
-        exit: None,
+        outcome,
+        exit,
         checks,
         score,
-        usage: last_usage(engine, row)?,
+        usage: last.usage,
         files_changed: measured.files,
         lines_changed: measured.lines,
         rank: None,
@@ -78,18 +128,33 @@ fn look(engine: &Engine, caller: &Caller, row: &SandboxRow, judging: &Judging) -
     Ok(Done { report, changed: measured.changed, notes: note.into_iter().collect(), error: None })
 }
 
-/// What the latest run in a sandbox used, from its record.
-fn last_usage(engine: &Engine, row: &SandboxRow) -> Result<Usage> {
+/// How the latest run in a sandbox ended and what it used.
+#[derive(Default)]
+struct LastRun {
+    outcome: Option<Outcome>,
+    exit: Option<i32>,
+    usage: Usage,
+}
+
+/// Reads it from its record.
+fn last_run(engine: &Engine, row: &SandboxRow) -> Result<LastRun> {
     const LOOK_BACK: u64 = 100;
     let records = engine.store.journal(Some(row.id), LOOK_BACK)?;
-    let run = records.iter().find(|record| record.body.action == "run");
-    let number = |name: &str| run.and_then(|run| run.body.detail[name].as_u64()).unwrap_or(0);
-    Ok(Usage {
+    let Some(run) = records.iter().find(|record| record.body.action == "run") else {
+        return Ok(LastRun::default());
+    };
+    let detail = &run.body.detail;
+    let number = |name: &str| detail[name].as_u64().unwrap_or(0);
+    let usage = Usage {
         wall_ms: number("wall_ms"),
         cpu_ms: number("cpu_ms"),
         memory_peak_bytes: number("memory_peak_bytes"),
         ..Usage::default()
-    })
+    };
+    // Of a run whose process was killed there is neither.
+    let outcome = serde_json::from_value(detail["outcome"].clone()).ok();
+    let exit = detail["exit"].as_i64().and_then(|exit| i32::try_from(exit).ok());
+    Ok(LastRun { outcome, exit, usage })
 }
 
 /// Writes what turns the first sandbox's files into the second's, for the

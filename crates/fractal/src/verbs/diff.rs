@@ -57,7 +57,7 @@ pub fn diff(
         sandbox: row.name.clone(),
         changes: found.list,
         truncated: found.truncated,
-        stale: stale::look(&row, engine.home()),
+        stale: stale::look(engine, &row),
     })
 }
 
@@ -125,7 +125,7 @@ pub fn write(
     let mut output = DiffOutput {
         changes: changes.len(),
         truncated: found.truncated,
-        stale: stale::look(&row, engine.home()),
+        stale: stale::look(engine, &row),
         ..DiffOutput::default()
     };
     let root = path_of(&row.directory)?;

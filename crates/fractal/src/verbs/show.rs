@@ -10,11 +10,12 @@ pub fn show(engine: &Engine, caller: &Caller, selector: Option<&str>) -> Result<
     let children = engine.store.children(row.id)?.into_iter().map(|child| child.name).collect();
     Ok(ShowReply {
         info: super::list::info(engine, &row)?,
+        base_kind: stale::base_kind(engine, &row)?,
         depth: engine.store.stack(row.top)?.len() - 1,
         snapshots,
         mounts: row.mounts.clone(),
         children,
         changes: super::diff::count(engine, &row)?,
-        stale: stale::look(&row, engine.home()),
+        stale: stale::look(engine, &row),
     })
 }

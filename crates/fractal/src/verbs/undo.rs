@@ -68,10 +68,10 @@ fn named<'r>(rows: &'r [ApplyRow], text: &str) -> Result<&'r ApplyRow> {
         (Some(row), None) if upper.len() >= CHARS_MIN => Ok(row),
         (Some(_), Some(_)) => {
             Err(Error::invalid(format!("several promotions begin with `{}`", text.escape_debug()))
-                .hint("`fractal log` shows them; give the whole id"))
+                .hint("`fractal log --all` shows them; give the whole id"))
         }
         _ => Err(Error::not_found(format!("there is no promotion `{}`", text.escape_debug()))
-            .hint("`fractal log` shows them with their ids")),
+            .hint("`fractal log --all` shows them with their ids")),
     }
 }
 
@@ -89,7 +89,7 @@ fn latest<'r>(
     here.find(|row| touches(row)).ok_or_else(|| {
         let directory = directory.display();
         Error::not_found(format!("there is no promotion to take back in {directory}"))
-            .hint("`fractal log` shows all of them; `fractal undo ID` takes one back")
+            .hint("`fractal log --all` shows all of them; `fractal undo ID` takes one back")
     })
 }
 

@@ -14,14 +14,16 @@ use crate::base::{self, Notes};
 use crate::view::path_of;
 use crate::{Caller, Engine, capture, insert_layer, record, stages, stale};
 use fractal_jail::layer::{View, Writer};
-use fractal_model::{Code, Conflict, Error, Id, PromoteReply, Result, SandboxPath, Tier, Verdict};
+use fractal_model::{
+    Code, Conflict, Error, Id, PromoteReply, Result, SandboxPath, Tier, TypedPath, Verdict,
+};
 use fractal_store::{SandboxRow, SnapshotRow, new_id, now_ms};
 use serde_json::json;
 
 /// How clashes are settled, and whether it only looks.
 pub struct Asked {
-    pub ours: Vec<String>,
-    pub theirs: Vec<String>,
+    pub ours: Vec<TypedPath>,
+    pub theirs: Vec<TypedPath>,
     pub dry_run: bool,
 }
 

@@ -13,7 +13,7 @@ pub fn verify(engine: &Engine, caller: &Caller, promotion: Option<&str>) -> Resu
     let record = seq.map_or(Ok(None), |seq| engine.store.record(seq))?;
     if record.is_none_or(|record| Some(record.hash.as_str()) != hash) {
         let message = format!("the journal's record of promotion {} is not the signed one", row.id);
-        return Err(Error::new(Code::Corrupt, message).hint("`fractal doctor` checks the journal"));
+        return Err(Error::new(Code::Gate, message).hint("`fractal doctor` checks the journal"));
     }
     let still = super::undo::still_stands(engine, row)?;
     Ok(VerifyReply {

@@ -8,6 +8,8 @@ use fractal::model::{
 use fractal::{Action, Code, Error, Progress, Reply, Run};
 use std::sync::Mutex;
 
+const LOG: Action = Action::Log { sandbox: None, limit: None, here: false, whole: false };
+
 fn attempts(list: &[(&str, &str)]) -> Vec<Attempt> {
     list.iter()
         .map(|(name, script)| Attempt { name: (*name).into(), command: shell(script) })
@@ -65,9 +67,7 @@ fn the_one_that_passes_wins_and_the_others_are_kept() {
     let clash = &reply.overlap[0];
     assert!(clash.path.ends_with("/a") && !clash.same && clash.attempts.len() == 3, "{clash:?}");
     // The winner is the latest sandbox of the directory, and on record.
-    let Ok(Reply::Log(log)) = world.apply(Action::Log { sandbox: None, limit: None }) else {
-        panic!()
-    };
+    let Ok(Reply::Log(log)) = world.apply(LOG) else { panic!() };
     let record = log.records.iter().find(|record| record.body.action == "try").unwrap();
     assert_eq!(record.body.detail["winner"], "right");
     assert_eq!(record.body.name.as_deref(), Some(sandbox.as_str()));
@@ -148,6 +148,8 @@ fn the_first_that_passes_cancels_the_rest() {
         assert_eq!(one.why, "cancelled: another attempt passed first");
         assert_eq!((&one.sandbox, one.outcome, one.rank), (&None, None, None));
     }
+    // The base is evidence all the same.
+    assert_eq!(reply.base.checks[0].result, CheckResult::Fail);
     assert_eq!(world.list().len(), 1);
     assert!(!is_running(&mark));
 }
@@ -163,6 +165,7 @@ fn a_check_that_hangs_is_cancelled_too() {
     let reply = try_all(&world, asked).unwrap();
     assert_eq!(reply.winner.as_deref(), Some("fast"));
     assert_eq!(named(&reply, "slow").sandbox, None);
+    assert_eq!(reply.base.not_run.as_deref(), Some("another attempt passed first"));
     assert!(world.list().len() == 1 && !is_running(&mark));
 }
 
@@ -170,7 +173,7 @@ fn a_check_that_hangs_is_cancelled_too() {
 fn a_budget_holds_for_everything_together() {
     let world = World::new();
     let list = [("a", "sleep 60"), ("b", "sleep 60"), ("c", "echo > c")];
-    let mut asked = ask(&list, &[]);
+    let mut asked = ask(&list, &[check("good", "true")]);
     (asked.budget_ms, asked.jobs) = (Some(300), Some(2));
     let start = std::time::Instant::now();
     let reply = try_all(&world, asked).unwrap();
@@ -178,6 +181,33 @@ fn a_budget_holds_for_everything_together() {
     assert_eq!(named(&reply, "a").outcome, Some(Outcome::Timeout));
     assert_eq!(named(&reply, "c").why, "not started: the budget was used up");
     assert!(reply.winner.is_none() && reply.notes.iter().any(|note| note.contains("budget")));
+    assert!(reply.base.checks.is_empty());
+    assert_eq!(reply.base.not_run.as_deref(), Some("the budget was used up"));
+}
+
+#[test]
+fn whoever_interrupts_finds_what_was_done_and_the_story() {
+    let world = World::new();
+    let mark = format!("94{}", std::process::id());
+    let (hang, slow) = (format!("test -e a && sleep {mark}"), format!("echo > half; sleep {mark}"));
+    let list = [("checked", "echo > a"), ("slow", slow.as_str()), ("later", "true")];
+    let asked = Try { jobs: Some(2), ..ask(&list, &[check("hangs", &hang)]) };
+    // Two of them are in the middle of something when it happens.
+    let stop = || count_running(&mark) == 2;
+    let reply = world.engine.try_with(&world.caller, asked, &|_| (), &stop).unwrap();
+    assert!(reply.interrupted && reply.winner.is_none() && !is_running(&mark));
+    let (checked, slow) = (named(&reply, "checked"), named(&reply, "slow"));
+    assert_eq!(checked.why, "ruled out: check `hangs` could not answer: stopped: interrupted");
+    assert_eq!(slow.outcome, Some(Outcome::Signalled));
+    assert_eq!(named(&reply, "later").why, "not started: interrupted");
+    assert_eq!(reply.base.not_run.as_deref(), Some("interrupted"));
+    // As far as they came, they are there.
+    assert_eq!(world.list().len(), 2);
+    assert!(world.files(slow.sandbox.as_deref().unwrap()).contains_key("half"));
+    let Ok(Reply::Log(log)) = world.apply(LOG) else { panic!() };
+    let record = log.records.iter().find(|record| record.body.action == "try").unwrap();
+    assert_eq!(record.body.detail["interrupted"], true);
+    assert_eq!(record.body.detail["attempts"].as_array().map(Vec::len), Some(3));
 }
 
 #[test]
@@ -235,7 +265,7 @@ fn what_happens_is_told_on_the_way() {
     };
     let mut asked = ask(&[("a", "echo > x"), ("b", "exit 1")], &[check("t", "true")]);
     asked.jobs = Some(1);
-    world.engine.try_with(&world.caller, asked, &watch).unwrap();
+    world.engine.try_with(&world.caller, asked, &watch, &|| false).unwrap();
     let expect = ["run a", "check a t", "done a 1", "run b", "done b 0", "base"];
     assert_eq!(*told.lock().unwrap(), expect);
 }
@@ -261,8 +291,10 @@ fn edits_outside_meanwhile_are_counted() {
             std::fs::write(&file, "2").unwrap();
         }
     };
-    let reply =
-        world.engine.try_with(&world.caller, ask(&[("a", "echo > x")], &[]), &watch).unwrap();
+    let reply = world
+        .engine
+        .try_with(&world.caller, ask(&[("a", "echo > x")], &[]), &watch, &|| false)
+        .unwrap();
     assert_eq!(reply.base.behind, 1);
 }
 
@@ -279,7 +311,7 @@ fn on_a_frozen_base_attempts_see_no_edits_outside() {
     let list = [("a", "cat edited > seen"), ("b", "cat edited > seen")];
     let mut asked = ask(&list, &[check("old", "grep old seen edited")]);
     (asked.base, asked.jobs) = (BaseKind::Frozen, Some(1));
-    let reply = world.engine.try_with(&world.caller, asked, &watch).unwrap();
+    let reply = world.engine.try_with(&world.caller, asked, &watch, &|| false).unwrap();
     assert_eq!((reply.base.kind, reply.base.behind), (BaseKind::Frozen, 1));
     // The second one was forked after the edit.
     assert!(named(&reply, "a").rank.is_some() && named(&reply, "b").rank.is_some());
@@ -320,7 +352,7 @@ fn sandboxes_that_exist_can_be_compared() {
     world.make("y", "echo 3 > f; echo same > s; seq 50 > long").unwrap();
     let reply = compare(&world, &["y", "x"], &[]).unwrap();
     assert_eq!(reply.winner.as_deref(), Some("x"));
-    assert_eq!(reply.attempts[0].outcome, None);
+    assert!(reply.base.checks.is_empty());
     assert!(reply.attempts[0].why.contains("fewer lines changed (3 against 53)"));
     let overlap: Vec<(bool, bool)> =
         reply.overlap.iter().map(|one| (one.path.ends_with("/f"), one.same)).collect();
@@ -331,6 +363,63 @@ fn sandboxes_that_exist_can_be_compared() {
         assert_eq!(compare(&world, bad, &[]).unwrap_err().code, Code::Invalid);
     }
     assert_eq!(compare(&world, &["x", "z"], &[]).unwrap_err().code, Code::NotFound);
+}
+
+#[test]
+fn sandboxes_are_compared_by_how_their_latest_run_ended() {
+    let world = World::new();
+    world.make("x", "echo 2 > f").unwrap();
+    world.make("y", "echo 3 > f; seq 9 >> f; exit 7").unwrap();
+    let reply = compare(&world, &["y", "x"], &[]).unwrap();
+    let (x, y) = (named(&reply, "x"), named(&reply, "y"));
+    assert_eq!((x.outcome, x.exit), (Some(Outcome::Exited), Some(0)));
+    assert_eq!((y.outcome, y.exit), (Some(Outcome::Exited), Some(7)));
+    // What failed is ruled out, unless checks say that what is there is good.
+    assert_eq!((reply.winner.as_deref(), y.why.as_str()), (Some("x"), "ruled out: exit 7"));
+    let reply = compare(&world, &["x", "y"], &[check("nine", "grep -x 9 f")]).unwrap();
+    assert_eq!(reply.winner.as_deref(), Some("y"));
+    // A fork has not run anything yet.
+    world.fork("x", "child", &Policy::default()).unwrap();
+    let reply = compare(&world, &["x", "child"], &[]).unwrap();
+    assert_eq!(named(&reply, "child").outcome, None);
+}
+
+#[test]
+fn compared_sandboxes_are_checked_beside_their_untouched_base() {
+    let world = World::new();
+    let file = world.project().join("f");
+    std::fs::write(&file, "old\n").unwrap();
+    let made = world.make("x", "echo new > f").unwrap();
+    world.make("y", "echo other > f").unwrap();
+    let checks = [check("old", "grep -x old f"), check("new", "grep -x new f")];
+    let results = |reply: &TryReply| -> Vec<CheckResult> {
+        reply.base.checks.iter().map(|check| check.result).collect()
+    };
+    let reply = compare(&world, &["x", "y"], &checks).unwrap();
+    assert_eq!(results(&reply), [CheckResult::Pass, CheckResult::Fail]);
+    // Copies are frozen, each by itself.
+    let is_copy = made.isolation.tier == fractal::model::Tier::Copied;
+    let has_others = reply.notes.iter().any(|note| note.contains("another base"));
+    assert_eq!((reply.base.kind == BaseKind::Frozen, has_others), (is_copy, is_copy));
+    // A frozen base is checked as it was, not as the host is.
+    let run = Run {
+        command: shell("echo new > f"),
+        name: Some("cold".into()),
+        base: BaseKind::Frozen,
+        ..Run::default()
+    };
+    world.run(run).unwrap();
+    std::fs::write(&file, "edited\n").unwrap();
+    let reply = compare(&world, &["cold", "x"], &checks).unwrap();
+    assert_eq!(results(&reply), [CheckResult::Pass, CheckResult::Fail]);
+    assert_eq!(reply.base.kind, BaseKind::Frozen);
+    assert!(
+        reply.notes.iter().any(|note| note == "x has another base; (base) is that of cold"),
+        "{:?}",
+        reply.notes
+    );
+    // Nothing of it is left.
+    assert_eq!(world.list().len(), 3);
 }
 
 #[test]
@@ -364,8 +453,11 @@ fn a_throw_away_run_in_a_sandbox_leaves_it_alone() {
 }
 
 fn is_running(mark: &str) -> bool {
+    count_running(mark) > 0
+}
+
+fn count_running(mark: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    processes
-        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
-        .any(|line| String::from_utf8_lossy(&line).contains(&format!("sleep\0{mark}")))
+    let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| line.starts_with(format!("sleep\0{mark}").as_bytes())).count()
 }

@@ -465,7 +465,7 @@ fn a_promotion_is_attested_and_tampering_shows() {
         let mut bad = good.clone().into_bytes();
         bad[at] = if bad[at] == b'a' { b'b' } else { b'a' };
         fs::write(dir.join(name), bad).unwrap();
-        assert_eq!(verify().err(), Some(Code::Corrupt), "{name}");
+        assert_eq!(verify().err(), Some(Code::Gate), "{name}");
         fs::write(dir.join(name), good).unwrap();
     }
     assert!(verify().is_ok());

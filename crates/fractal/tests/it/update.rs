@@ -7,7 +7,7 @@ use std::fs;
 
 impl World {
     fn update(&self, sandbox: &str, ours: &[&str], theirs: &[&str]) -> PromoteReply {
-        let list = |paths: &[&str]| paths.iter().map(ToString::to_string).collect();
+        let list = |paths: &[&str]| paths.iter().map(|path| (*path).into()).collect();
         let action = Action::Update {
             sandbox: Some(sandbox.into()),
             ours: list(ours),

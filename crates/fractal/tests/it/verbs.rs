@@ -1,8 +1,10 @@
 //! What each verb promises, one test per sentence.
 
 use crate::world::{World, kinds, shell};
-use fractal::model::{ChangeKind, Limits, Network, Outcome, Policy, VolumeVerb};
+use fractal::model::{BaseKind, ChangeKind, Limits, Network, Outcome, Policy, VolumeVerb};
 use fractal::{Action, Code, DiffFormat, Reply, Run};
+
+const LOG: Action = Action::Log { sandbox: None, limit: None, here: false, whole: false };
 
 fn limited(limits: Limits) -> Policy {
     Policy { limits, ..Policy::default() }
@@ -47,9 +49,7 @@ fn a_thrown_away_run_reports_its_changes_and_leaves_a_record_only() {
     assert_eq!((reply.stdout.as_str(), reply.stderr.as_str()), ("out\n", "err\n"));
     assert_eq!(reply.changes.len(), 1);
     assert!(world.list().is_empty() && !world.project().join("new").exists());
-    let Ok(Reply::Log(log)) = world.apply(Action::Log { sandbox: None, limit: None }) else {
-        panic!()
-    };
+    let Ok(Reply::Log(log)) = world.apply(LOG) else { panic!() };
     assert_eq!(log.records[0].body.action, "run");
     assert_eq!(log.records[0].body.detail["exit"], 3);
 }
@@ -388,6 +388,61 @@ fn a_volume_is_shared_and_survives_its_sandboxes() {
 }
 
 #[test]
+fn the_journal_is_read_by_directory_and_without_parts_of_verbs() {
+    let mut world = World::new();
+    let log = |world: &World, limit: Option<u64>, here: bool, whole: bool| {
+        let action = Action::Log { sandbox: None, limit, here, whole };
+        let Reply::Log(log) = world.apply(action).unwrap() else { panic!() };
+        let told = |body: &fractal::model::RecordBody| {
+            let kind = body.detail.get("kind").and_then(|kind| kind.as_str());
+            kind.unwrap_or(&body.action).to_owned()
+        };
+        log.records.iter().map(|record| told(&record.body)).collect::<Vec<_>>()
+    };
+    world.make("x", "echo 1 > f").unwrap();
+    let check =
+        fractal::model::Check { name: "c".into(), command: "true".into(), ..Default::default() };
+    world.engine.check(&world.caller, "x", &[check], 1).unwrap();
+    world.drop("x").unwrap();
+    // Elsewhere, and more of it than is asked for.
+    let project = world.project();
+    world.caller.directory = world.dir.path().to_path_buf();
+    for _ in 0..6 {
+        world.run(discard("true")).unwrap();
+    }
+    assert_eq!(log(&world, Some(2), true, false), ["run", "run"]);
+    world.caller.directory = project;
+    assert_eq!(log(&world, Some(3), true, false), ["drop", "check", "run"]);
+    assert_eq!(log(&world, Some(2), true, true), ["drop", "run"]);
+    assert_eq!(log(&world, None, false, false).len(), 9);
+}
+
+#[test]
+fn what_a_sandbox_promoted_itself_is_not_stale() {
+    let world = World::new();
+    let file = |name: &str| world.project().join(name);
+    std::fs::write(file("a"), "1\n").unwrap();
+    let made = world.make("x", "echo 2 > a; echo new > b").unwrap();
+    // A copy is frozen whether asked for or not.
+    let is_copy = made.isolation.tier == fractal::model::Tier::Copied;
+    let kind = if is_copy { BaseKind::Frozen } else { BaseKind::Live };
+    let promote = fractal::model::Promote { sandbox: Some("x".into()), ..Default::default() };
+    world.apply(Action::Promote(Box::new(promote))).unwrap();
+    let show = || match world.apply(Action::Show { sandbox: Some("x".into()) }).unwrap() {
+        Reply::Show(reply) => reply,
+        other => panic!("show answered {other:?}"),
+    };
+    assert_eq!((show().stale, show().base_kind), (None, kind));
+    world.apply(Action::Undo { promotion: None, dry_run: false }).unwrap();
+    assert_eq!(show().stale, None);
+    // What others write there is.
+    std::fs::write(file("a"), "3\n").unwrap();
+    std::fs::write(file("c"), "3\n").unwrap();
+    let changed = show().stale.expect("it moved").changed;
+    assert_eq!(changed, ["a", "c"].map(|name| file(name).display().to_string()));
+}
+
+#[test]
 fn staleness_is_seen_by_diff_and_by_later_runs() {
     let world = World::new();
     for name in ["a", "b", "c", "d"] {
@@ -473,9 +528,7 @@ fn a_key_without_the_verb_is_denied_and_the_denial_is_recorded() {
     world.caller.policy.allow =
         Some([fractal::model::Verb::List, fractal::model::Verb::Log].into());
     assert_eq!(world.run(discard("true")), Err(Code::Denied));
-    let Ok(Reply::Log(log)) = world.apply(Action::Log { sandbox: None, limit: None }) else {
-        panic!()
-    };
+    let Ok(Reply::Log(log)) = world.apply(LOG) else { panic!() };
     assert_eq!(log.records[0].body.error, Some(Code::Denied));
     assert_eq!(log.records[0].body.who, "viewer");
 }

@@ -316,6 +316,19 @@ pub fn signal_fd(signals: &[i32]) -> Sys<RawFd> {
     }
 }
 
+/// Takes back what [`signal_fd`] blocked.
+pub fn unblock_signals(signals: &[i32]) {
+    // SAFETY: the set is live and emptied before use.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in signals {
+            libc::sigaddset(&mut set, *signal);
+        }
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+    }
+}
+
 /// Blocks every signal.
 pub fn block_signals() {
     // SAFETY: the set is live and filled before use.

@@ -30,6 +30,7 @@ pub fn record(action: &str, sandbox: Option<Id>) -> RecordBody {
         time_ms: now_ms(),
         who: "owner".into(),
         action: action.into(),
+        place: None,
         sandbox,
         name: None,
         before: None,

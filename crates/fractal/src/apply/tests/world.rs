@@ -175,6 +175,7 @@ pub fn body() -> RecordBody {
         time_ms: 1,
         who: "owner".to_owned(),
         action: "promote".to_owned(),
+        place: None,
         sandbox: None,
         name: Some("x".to_owned()),
         before: None,

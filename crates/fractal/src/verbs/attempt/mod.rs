@@ -16,13 +16,13 @@ use crate::{Caller, Engine, RunIo, record, stale};
 use fractal_jail::Input;
 use fractal_model::rank::{self, Changed, Evidence, Order, Ranking};
 use fractal_model::{
-    AttemptReport, BaseKind, BaseReport, CheckReport, Error, RankBy, Result, Run, Try, TryReply,
+    AttemptReport, BaseKind, BaseReport, Error, Part, RankBy, Result, Run, Try, TryReply,
 };
 use fractal_store::{SandboxRow, now_ms};
 use plan::Plan;
 use serde_json::json;
 use std::time::Duration;
-use work::Work;
+use work::{BaseChecks, Work};
 
 /// What happens while attempts run.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,9 @@ pub enum Progress<'a> {
 /// Who wants to know. Called from several threads.
 pub type Watch<'a> = &'a (dyn Fn(Progress<'_>) + Sync);
 
+/// Asked again and again whether everything is to end now.
+pub type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
+
 /// An attempt that is over.
 pub struct Done {
     pub report: AttemptReport,
@@ -57,10 +60,25 @@ pub struct Done {
     pub error: Option<Error>,
 }
 
-pub fn try_all(engine: &Engine, caller: &Caller, asked: Try, watch: Watch<'_>) -> Result<TryReply> {
-    let plan = Plan::new(engine, caller, asked)?;
+pub fn try_all(
+    engine: &Engine,
+    caller: &Caller,
+    asked: Try,
+    watch: Watch<'_>,
+    stop: Stop<'_>,
+) -> Result<TryReply> {
+    let mut plan = Plan::new(engine, caller, asked)?;
     let budget = Budget::of_ms(plan.budget_ms);
-    let work = Work { engine, caller, plan: &plan, budget: &budget, watch };
+    let base_budget = budget.beside();
+    let work = Work {
+        engine,
+        caller,
+        plan: &plan,
+        budget: &budget,
+        base_budget: &base_budget,
+        watch,
+        stop,
+    };
     if plan.run.base == BaseKind::Frozen {
         work.make_base()?;
     }
@@ -69,13 +87,22 @@ pub fn try_all(engine: &Engine, caller: &Caller, asked: Try, watch: Watch<'_>) -
     if let Some(error) = all_refused(&mut done) {
         return Err(error);
     }
+    if budget.is_interrupted() {
+        // Whoever wants to leave does not wait for a command.
+        plan.judging.ranking.by = RankBy::default();
+    }
     let order = in_order(engine, caller, &plan.judging.ranking, &done)
         .map_err(|error| still_there(error, &done))?;
     let mut reply = answer(done, order, checks);
     reply.base.kind = plan.run.base;
     reply.base.behind = behind(engine, caller, &reply);
     reply.notes.extend(left.map(|error| format!("{} is still there: {error}", plan.base_name)));
-    if budget.is_spent() {
+    if budget.is_interrupted() {
+        reply.interrupted = true;
+        // Not everybody had the chance.
+        reply.winner = None;
+        reply.notes.push("interrupted: whoever had not ended was stopped".to_owned());
+    } else if budget.is_spent() {
         reply.notes.push("the budget was used up".to_owned());
     }
     if plan.judging.checks.is_empty() {
@@ -111,6 +138,7 @@ pub fn in_order(
     let run = Run {
         command: ["sh", "-c", command].map(str::to_owned).into(),
         discard: true,
+        part: Part::Rank,
         ..Run::default()
     };
     let io = RunIo::capturing(Input::Bytes(text.into_bytes()));
@@ -133,7 +161,7 @@ fn still_there(error: Error, done: &[Done]) -> Error {
 }
 
 /// The reply, best first.
-pub fn answer(mut done: Vec<Done>, order: Order, base: Result<Vec<CheckReport>>) -> TryReply {
+pub fn answer(mut done: Vec<Done>, order: Order, base: Result<BaseChecks>) -> TryReply {
     for (one, (rank, why)) in done.iter_mut().zip(order.ranks.iter().zip(order.whys)) {
         (one.report.rank, one.report.why) = (*rank, why);
     }
@@ -148,17 +176,22 @@ pub fn answer(mut done: Vec<Done>, order: Order, base: Result<Vec<CheckReport>>)
     notes.extend(order.notes);
     let base = base.unwrap_or_else(|error| {
         notes.push(format!("the untouched base could not be checked: {error}"));
-        Vec::new()
+        BaseChecks::default()
     });
     let mut reports: Vec<Option<AttemptReport>> =
         done.into_iter().map(|one| Some(one.report)).collect();
     let attempts: Vec<AttemptReport> =
         rank::table_order(&order.ranks).iter().filter_map(|at| reports[*at].take()).collect();
-    notes.extend(rank::suspects(&attempts, &base));
+    notes.extend(rank::suspects(&attempts, &base.checks));
     TryReply {
         attempts,
         winner,
-        base: BaseReport { checks: base, ..BaseReport::default() },
+        base: BaseReport {
+            checks: base.checks,
+            not_run: base.not_run.map(str::to_owned),
+            ..BaseReport::default()
+        },
+        interrupted: false,
         notes,
         overlap,
     }
@@ -176,7 +209,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Files that changed outside since the forks.
 fn behind(engine: &Engine, caller: &Caller, reply: &TryReply) -> u64 {
     let mut rows = reply.attempts.iter().filter_map(|one| row_of(engine, caller, one));
-    let stale = rows.next().and_then(|row| stale::watch(&row, engine.home()).within(LOOK));
+    let stale = rows.next().and_then(|row| stale::watch(engine, &row).within(LOOK));
     stale.map_or(0, |stale| stale.changed.len() as u64)
 }
 
@@ -192,6 +225,9 @@ fn write_down(engine: &Engine, caller: &Caller, plan: &Plan, reply: &TryReply) -
         "attempts": reply.attempts.iter().map(attempt).collect::<Vec<_>>(),
         "winner": reply.winner, "checks": checks, "gate": plan.judging.checks, "rank": plan.judging.ranking.by.to_string(),
     });
+    if reply.interrupted {
+        body.detail["interrupted"] = json!(true);
+    }
     engine.store.transact(|tx| {
         if let Some(row) = &winner {
             tx.touch_sandbox(row.id, now_ms())?;

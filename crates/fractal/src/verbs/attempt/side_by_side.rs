@@ -1,14 +1,14 @@
 //! Several attempts at once, and calling off those that are no longer needed.
 
 use super::Done;
-use super::work::Work;
+use super::work::{BaseChecks, Work};
 use crate::{Engine, living};
-use fractal_model::{CheckReport, Id, Result, rank};
+use fractal_model::{AttemptReport, Id, Result, rank};
 use fractal_store::Reads;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often those who were called off are looked for.
 const PULSE: Duration = Duration::from_millis(10);
@@ -16,12 +16,12 @@ const PULSE: Duration = Duration::from_millis(10);
 /// What a worker hands in.
 enum Over {
     Attempt(usize, Box<Done>),
-    Base(Result<Vec<CheckReport>>),
+    Base(Result<BaseChecks>),
 }
 
 /// Lets all attempts run, and the checks on the untouched base after them, on
 /// so many threads. Everything has ended when it returns.
-pub fn carry_out(work: &Work<'_>) -> (Vec<Done>, Result<Vec<CheckReport>>) {
+pub fn carry_out(work: &Work<'_>) -> (Vec<Done>, Result<BaseChecks>) {
     let next = AtomicUsize::new(0);
     let (send, receive) = channel();
     std::thread::scope(|scope| {
@@ -39,7 +39,7 @@ fn worker(work: &Work<'_>, next: &AtomicUsize, send: &Sender<Over>) {
     loop {
         let over = match next.fetch_add(1, Ordering::Relaxed) {
             index if index < count => Over::Attempt(index, Box::new(work.attempt(index))),
-            index if index == count && work.wants_base() => Over::Base(work.check_base()),
+            index if index == count => Over::Base(work.check_base()),
             _ => return,
         };
         if send.send(over).is_err() {
@@ -49,21 +49,27 @@ fn worker(work: &Work<'_>, next: &AtomicUsize, send: &Sender<Over>) {
 }
 
 /// Takes what the workers hand in, and ends the rest when they are called off.
-fn collect(work: &Work<'_>, receive: &Receiver<Over>) -> (Vec<Done>, Result<Vec<CheckReport>>) {
+fn collect(work: &Work<'_>, receive: &Receiver<Over>) -> (Vec<Done>, Result<BaseChecks>) {
     let mut done: Vec<Option<Done>> = work.plan.attempts.iter().map(|_| None).collect();
-    let mut checks = Ok(Vec::new());
+    let mut checks = Ok(BaseChecks::default());
     let mut ended = BTreeSet::new();
+    let mut base_until: Option<Instant> = None;
     loop {
+        if (work.stop)() {
+            work.budget.interrupt();
+            work.base_budget.interrupt();
+        }
+        if base_until.is_some_and(|until| Instant::now() > until) {
+            work.base_budget.call_off();
+        }
         match receive.recv_timeout(PULSE) {
             Ok(Over::Attempt(index, one)) => {
-                let passes = rank::ruled_out(&one.report).is_none();
-                done[index] = Some(*one);
-                if passes && work.plan.stop_first {
+                if rank::ruled_out(&one.report).is_none() && work.plan.stop_first {
                     work.budget.call_off();
+                    base_until.get_or_insert_with(|| Instant::now() + patience(&one.report));
                 }
+                done[index] = Some(*one);
             }
-            // Checks that were ended in the middle say nothing about the base.
-            Ok(Over::Base(_)) if work.budget.is_called_off() => {}
             Ok(Over::Base(said)) => checks = said,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
@@ -71,10 +77,21 @@ fn collect(work: &Work<'_>, receive: &Receiver<Over>) -> (Vec<Done>, Result<Vec<
         if work.budget.is_called_off() {
             let names = work.plan.attempts.iter().zip(&done).filter(|(_, done)| done.is_none());
             let names = names.map(|(planned, _)| planned.sandbox.as_str());
-            end(work.engine, names.chain([work.plan.base_name.as_str()]), &mut ended);
+            end(work.engine, names, &mut ended);
+        }
+        if work.base_budget.is_called_off() {
+            end(work.engine, [work.plan.base_name.as_str()].into_iter(), &mut ended);
         }
     }
     (done.into_iter().flatten().collect(), checks)
+}
+
+/// How long the base may still be looked at when the rest is called off: a
+/// check that passes on the winner may go on for ever on the base.
+fn patience(winner: &AttemptReport) -> Duration {
+    const LEAST: Duration = Duration::from_secs(5);
+    let took_ms = winner.checks.iter().map(|check| check.wall_ms).sum::<u64>();
+    Duration::from_millis(took_ms.saturating_mul(2)).max(LEAST)
 }
 
 /// Ends what runs in these sandboxes and in throw-away children of them, as

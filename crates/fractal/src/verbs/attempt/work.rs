@@ -2,14 +2,14 @@
 
 use super::measure::{Measured, measure};
 use super::plan::{Judging, Plan, Planned};
-use super::{Done, Progress, Watch};
+use super::{Done, Progress, Stop, Watch};
 use crate::budget::Budget;
 use crate::check::{Checking, tail};
 use crate::verbs::{drop, fork, run};
 use crate::{Caller, Engine, RunIo};
 use fractal_model::{
-    AttemptReport, BaseKind, CheckReport, Error, Limits, Outcome, Policy, Result, Run, RunReply,
-    Usage,
+    AttemptReport, BaseKind, CheckReport, CheckResult, Error, Limits, Outcome, Part, Policy,
+    Result, Run, RunReply, Usage,
 };
 use fractal_store::{Reads, SandboxRow};
 
@@ -19,7 +19,18 @@ pub struct Work<'a> {
     pub caller: &'a Caller,
     pub plan: &'a Plan,
     pub budget: &'a Budget,
+    /// The base is looked at even when the rest of the attempts is called off.
+    pub base_budget: &'a Budget,
     pub watch: Watch<'a>,
+    pub stop: Stop<'a>,
+}
+
+/// What the checks say about the untouched base.
+#[derive(Default)]
+pub struct BaseChecks {
+    pub checks: Vec<CheckReport>,
+    /// Why some did not come to say anything.
+    pub not_run: Option<&'static str>,
 }
 
 impl Work<'_> {
@@ -27,20 +38,18 @@ impl Work<'_> {
     /// never those of the others.
     pub fn attempt(&self, index: usize) -> Done {
         let planned = &self.plan.attempts[index];
-        let done = match self.refusal() {
-            Some(why) => Done::without(planned, why),
+        let done = match self.budget.refusal() {
+            Some(why) => self.never_ran(planned, why),
             None => self.carried_out(index, planned),
         };
         (self.watch)(Progress::Finished(&done.report));
         done
     }
 
-    /// Why nothing more may begin.
-    fn refusal(&self) -> Option<String> {
-        if self.budget.is_called_off() {
-            return Some(CALLED_OFF.to_owned());
-        }
-        self.budget.is_spent().then(|| "not started: the budget was used up".to_owned())
+    /// An attempt that was not needed, or had no time.
+    fn never_ran(&self, planned: &Planned, why: &str) -> Done {
+        let what = if self.is_unneeded() { "cancelled" } else { "not started" };
+        Done::without(planned, format!("{what}: {why}"))
     }
 
     fn carried_out(&self, index: usize, planned: &Planned) -> Done {
@@ -50,14 +59,16 @@ impl Work<'_> {
         let row = || self.engine.find(self.caller, Some(&planned.sandbox));
         let (reply, row) = match ran.and_then(|reply| Ok((reply, row()?))) {
             Ok(both) => both,
-            Err(_) if self.budget.is_called_off() => return Done::without(planned, CALLED_OFF),
-            Err(error) => {
-                let why = format!("not started: {error}");
-                return Done { error: Some(error), ..Done::without(planned, why) };
-            }
+            Err(error) => match self.budget.refusal() {
+                Some(why) if self.budget.is_called_off() => return self.never_ran(planned, why),
+                _ => {
+                    let why = format!("not started: {error}");
+                    return Done { error: Some(error), ..Done::without(planned, why) };
+                }
+            },
         };
         let mut done = Done::of(planned, reply);
-        if self.budget.is_called_off() {
+        if self.is_unneeded() {
             return self.cancelled(planned, &row);
         }
         match measure(self.engine, self.caller, &row) {
@@ -67,7 +78,13 @@ impl Work<'_> {
         if succeeded(&done.report) {
             self.judge(planned, &like, &mut done);
         }
-        if self.budget.is_called_off() { self.cancelled(planned, &row) } else { done }
+        if self.is_unneeded() { self.cancelled(planned, &row) } else { done }
+    }
+
+    /// Whether another one passed first. What somebody interrupts is another
+    /// matter: as far as it came, it is theirs to look at.
+    fn is_unneeded(&self) -> bool {
+        self.budget.is_called_off() && !self.budget.is_interrupted()
     }
 
     /// Checks and score of an attempt whose command succeeded.
@@ -95,7 +112,8 @@ impl Work<'_> {
     fn cancelled(&self, planned: &Planned, row: &SandboxRow) -> Done {
         let dropped = drop::drop_row(self.engine, self.caller, row);
         let note = dropped.err().map(|error| format!("{}: {error}", planned.name));
-        Done { notes: note.into_iter().collect(), ..Done::without(planned, CALLED_OFF) }
+        let done = self.never_ran(planned, self.budget.refusal().unwrap_or_default());
+        Done { notes: note.into_iter().collect(), ..done }
     }
 
     /// The variables and bounds of an attempt.
@@ -153,31 +171,42 @@ impl Work<'_> {
             sandbox: self.plan.base_name.clone(),
         };
         // Should we be killed before it is dropped, it is forgotten soon.
-        let like = Run { ttl_ms: Some(BASE_TTL_MS), ..self.plan.run.clone() };
+        let like = Run { ttl_ms: Some(BASE_TTL_MS), part: Part::Base, ..self.plan.run.clone() };
         self.run(&base, &like).map(|_| ())
     }
 
-    /// Whether there is something to ask about the base.
-    pub fn wants_base(&self) -> bool {
-        !self.plan.judging.checks.is_empty() && !self.budget.is_called_off()
-    }
-
-    /// What the checks say about the untouched base.
-    pub fn check_base(&self) -> Result<Vec<CheckReport>> {
+    /// What the checks say about the untouched base. One that found no time, or
+    /// was ended in the middle, says nothing about it.
+    pub fn check_base(&self) -> Result<BaseChecks> {
+        let (name, judging, budget) = (&self.plan.base_name, &self.plan.judging, self.base_budget);
+        let mut said = BaseChecks { checks: Vec::new(), not_run: budget.refusal() };
+        if judging.checks.is_empty() {
+            return Ok(BaseChecks::default());
+        }
+        if said.not_run.is_some() {
+            return Ok(said);
+        }
         (self.watch)(Progress::Base);
-        let name = &self.plan.base_name;
         if self.engine.store.sandbox_named(name)?.is_none() {
             self.make_base()?;
         }
-        let checking = Checking::new(self.engine, self.caller, name, self.budget)?;
-        let checking = checking.repeating(self.plan.judging.repeat).like(&self.plan.run);
-        Ok(self.plan.judging.checks.iter().map(|check| checking.report(check)).collect())
+        let checking = Checking::new(self.engine, self.caller, name, budget)?;
+        let checking = checking.repeating(judging.repeat).like(&self.plan.run);
+        for check in &judging.checks {
+            let report = checking.report(check);
+            said.not_run = budget.refusal().filter(|_| report.result == CheckResult::Error);
+            if said.not_run.is_some() {
+                break;
+            }
+            said.checks.push(report);
+        }
+        Ok(said)
     }
 
     /// Forgets the fork of the base.
     pub fn drop_base(&self) -> Result<()> {
         match self.engine.store.sandbox_named(&self.plan.base_name)? {
-            Some(row) => drop::drop_row(self.engine, self.caller, &row),
+            Some(row) => drop::forget(self.engine, &row),
             None => Ok(()),
         }
     }
@@ -185,8 +214,6 @@ impl Work<'_> {
 
 /// Longer than checks take.
 const BASE_TTL_MS: u64 = 86_400_000;
-
-const CALLED_OFF: &str = "cancelled: another attempt passed first";
 
 impl Done {
     /// An attempt of which there is nothing to see.
@@ -234,7 +261,7 @@ fn succeeded(report: &AttemptReport) -> bool {
 /// What the score command says about a sandbox: the number on its last line.
 pub fn score(checking: &Checking<'_>, judging: &Judging) -> Result<Option<f64>> {
     let Some(command) = &judging.score else { return Ok(None) };
-    let reply = checking.shell(command, None)?;
+    let reply = checking.shell(command, None, Part::Score)?;
     if reply.outcome != Outcome::Exited || reply.exit != 0 {
         return Err(Error::invalid(format!("no score: the command returned {}", reply.exit)));
     }

@@ -7,9 +7,11 @@
 use super::git;
 use crate::view::path_of;
 use crate::{Caller, Engine, base};
-use fractal_model::{Change, EntryKind, Error, LeftOut, Promote, Result, SandboxPath};
+use fractal_model::{Change, EntryKind, Error, LeftOut, Promote, Result, SandboxPath, TypedPath};
 use fractal_store::SandboxRow;
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 /// Paths that are named for each reason.
 const NAMED_MAX: usize = 20;
@@ -83,11 +85,20 @@ pub fn choose(
             None => chosen.changes.push(change),
         }
     }
-    if let Some(missed) = only.iter().find(|only| !chosen.names(only)) {
-        return Err(Error::not_found(format!("`{}` changed nothing at {missed}", row.name))
+    let missed = only.iter().filter(|only| !chosen.names(only));
+    let mut unknown = missed.filter(|only| !is_known(engine, row, only).unwrap_or(false));
+    if let Some(missed) = unknown.next() {
+        return Err(Error::not_found(format!("`{}` has nothing at {missed}", row.name))
             .hint(format!("`fractal diff {} --name-status` lists what it changed", row.name)));
     }
     Ok(chosen)
+}
+
+/// Whether a sandbox has something at a path, or had: then what it would bring
+/// is there already.
+fn is_known(engine: &Engine, row: &SandboxRow, path: &SandboxPath) -> Result<bool> {
+    let there = engine.views(row, row.base)?.top().lookup(path)?.is_some();
+    Ok(there || base::Notes::read(engine, row.id).of(path).is_some())
 }
 
 impl Chosen {
@@ -100,11 +111,11 @@ impl Chosen {
 }
 
 /// Paths as the caller typed them, from the root of the machine.
-pub fn paths(caller: &Caller, list: &[String], flag: &str) -> Result<Vec<SandboxPath>> {
-    let read = |text: &String| {
+pub fn paths(caller: &Caller, list: &[TypedPath], flag: &str) -> Result<Vec<SandboxPath>> {
+    let read = |typed: &TypedPath| {
         // Lexically: what is named may no longer exist on the host.
         let mut whole = std::path::PathBuf::new();
-        for part in caller.directory.join(text).components() {
+        for part in caller.directory.join(OsStr::from_bytes(typed.as_bytes())).components() {
             match part {
                 std::path::Component::ParentDir => drop(whole.pop()),
                 other => whole.push(other),

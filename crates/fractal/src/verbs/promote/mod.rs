@@ -115,7 +115,7 @@ impl Progress<'_> {
             stage: self.stage.to_owned(),
             verdict,
             applied: match verdict {
-                Verdict::Applied | Verdict::Planned => self.plan.applied(),
+                Verdict::Applied | Verdict::Made | Verdict::Planned => self.plan.applied(),
                 _ => Vec::new(),
             },
             conflicts: self.plan.conflicts.clone(),

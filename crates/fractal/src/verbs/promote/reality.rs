@@ -41,15 +41,25 @@ pub fn promote(
         return progress(row, &first, checks).refuse(engine, caller, Verdict::Gate, Code::Gate);
     }
     if asked.form != Form::Files {
-        let progress = progress(row, &first, checks);
+        let progress = Progress { stage: &form_name(&asked.form), ..progress(row, &first, checks) };
         let mut body = progress.record(caller);
         body.detail["form"] = serde_json::json!(asked.form);
         engine.store.transact(|tx| tx.append(body))?;
-        return Ok(progress.reply(Verdict::Applied, None, made));
+        return Ok(progress.reply(Verdict::Made, None, made));
     }
     // Where nothing was checked, no time has passed.
     let first = checks.is_empty().then_some(first);
     write(engine, caller, row, asked, &checks, first)
+}
+
+/// Where something goes that is not written into reality.
+fn form_name(form: &Form) -> String {
+    match form {
+        Form::Files => REALITY.to_owned(),
+        Form::Patch => "patch".to_owned(),
+        Form::Commit => "commit".to_owned(),
+        Form::Branch(name) => format!("git:{name}"),
+    }
 }
 
 /// A branch that is a stage has a gate of its own, which this would go around.

@@ -28,7 +28,7 @@ impl<'a> Rehearsal<'a> {
         plan: &Plan,
     ) -> Result<Rehearsal<'a>> {
         let base = stage.map_or(Ok(None), |stage| stands_on(engine, stage))?;
-        let row = SandboxRow { base, ..row(engine, stage.unwrap_or(from)) };
+        let row = SandboxRow { base, ..passing(engine, stage.unwrap_or(from)) };
         engine.store.new_layer_dir(row.top)?;
         let written = write(engine, &row, stage, plan).and_then(|()| {
             engine.store.transact_relaxed(|tx| {
@@ -58,7 +58,8 @@ impl Drop for Rehearsal<'_> {
     }
 }
 
-fn row(engine: &Engine, from: &SandboxRow) -> SandboxRow {
+/// A sandbox for a moment, like another one, with an empty top on reality.
+pub fn passing(engine: &Engine, from: &SandboxRow) -> SandboxRow {
     let (id, now) = (new_id(), now_ms());
     SandboxRow {
         id,

@@ -121,7 +121,7 @@ struct Done {
 fn execute(engine: &Engine, caller: &Caller, run: &Run, place: &Place, io: RunIo) -> Result<Done> {
     let mut spec = spec(engine, caller, run, place)?;
     spec.terminal = io.terminal;
-    let watch = (!place.is_new).then(|| stale::watch(&place.row, engine.home()));
+    let watch = (!place.is_new).then(|| stale::watch(engine, &place.row));
     // Whoever's actions cannot be written down must not act.
     let result = match engine.is_ready() {
         true => fractal_jail::run(&spec, io.streams).map_err(Error::from),

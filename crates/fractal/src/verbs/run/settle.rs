@@ -5,7 +5,7 @@ use super::claim::forget;
 use super::place::Place;
 use crate::{Caller, Engine, record};
 use fractal_jail::{Ended, Report, Why};
-use fractal_model::{Isolation, Outcome, Policy, Result, Run, RunReply, Tier, Usage};
+use fractal_model::{Isolation, Outcome, Part, Policy, Result, Run, RunReply, Tier, Usage};
 use fractal_store::{Reads, now_ms};
 use serde_json::json;
 
@@ -34,6 +34,12 @@ pub(super) fn settle(
         "changes": changes.list.len(), "tier": place.tier, "wall_ms": report.wall_ms, "cpu_ms": report.cpu_ms,
         "memory_peak_bytes": report.memory_peak_bytes,
     });
+    if let Some(kind) = run.part.kind() {
+        body.detail["kind"] = json!(kind);
+    }
+    if let Part::Check(name) = &run.part {
+        body.detail["check"] = json!(name);
+    }
     let reached = limits_reached(report, verdict.1);
     if !reached.is_empty() {
         body.detail["limits_reached"] = json!(reached);

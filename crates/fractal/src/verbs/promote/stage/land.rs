@@ -208,7 +208,7 @@ impl<'a> Step<'a> {
         let shows = self.engine.views(&self.row, self.row.base)?.top();
         let asked = fractal_model::Promote {
             // The directory had the last word about both sides' edits.
-            ours: vec!["/".to_owned()],
+            ours: vec!["/".into()],
             ..self.asked.clone()
         };
         plan(self.engine, self.caller, &self.source.row, &asked, Against::Stage(shows))

@@ -1,0 +1,87 @@
+//! What a new run finds inside: the flags that `run`, `try` and `guard` share.
+
+use crate::bounds::{Bounds, base_kind, duration};
+use crate::session::Session;
+use crate::table::plain;
+use fractal::Error;
+use fractal::model::BaseKind;
+use std::collections::BTreeMap;
+
+/// Environment and sandbox of a run.
+#[derive(clap::Args)]
+pub struct Inside {
+    /// Set a variable inside; without a value, pass on the caller's (repeatable)
+    #[arg(short, long, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+    /// Start in this directory instead of the current one
+    #[arg(short, long, value_name = "DIR")]
+    workdir: Option<String>,
+    /// Make a new sandbox from this template
+    #[arg(long, env = "FRACTAL_TEMPLATE", value_name = "NAME", hide_env_values = true)]
+    pub template: Option<String>,
+    /// Let a new sandbox expire when unused for so long, as in 7d
+    #[arg(long, env = "FRACTAL_TTL", value_name = "DURATION", value_parser = duration, hide_env_values = true)]
+    pub ttl: Option<u64>,
+    /// What a new sandbox stands on: the host as it is at each moment (live), or
+    /// the current directory as it is now (frozen)
+    #[arg(long, env = "FRACTAL_BASE", value_name = "KIND", value_parser = base_kind, default_value = "live", hide_env_values = true)]
+    pub base: BaseKind,
+}
+
+impl Inside {
+    /// A run like this, still without a command.
+    pub fn run(self, bounds: &Bounds, session: &Session) -> Result<fractal::Run, Error> {
+        Ok(fractal::Run {
+            env: variables(&self.env)?,
+            cwd: self.workdir.as_deref().map(|dir| session.absolute(dir)).transpose()?,
+            ask: bounds.policy(session)?,
+            network: bounds.net.clone(),
+            template: self.template,
+            ttl_ms: self.ttl,
+            base: self.base,
+            ..fractal::Run::default()
+        })
+    }
+}
+
+/// Reads `NAME=VALUE`, and takes the caller's value for a bare `NAME`.
+fn variables(list: &[String]) -> Result<BTreeMap<String, String>, Error> {
+    let mut env = BTreeMap::new();
+    for item in list {
+        let (name, value) = match item.split_once('=') {
+            Some((name, value)) => (name, value.to_owned()),
+            None => (item.as_str(), inherited(item)?),
+        };
+        if name.is_empty() {
+            return Err(Error::invalid(format!("--env: `{}` has no name", plain(item)))
+                .hint("write `-e NAME=VALUE`"));
+        }
+        env.insert(name.to_owned(), value);
+    }
+    Ok(env)
+}
+
+fn inherited(name: &str) -> Result<String, Error> {
+    let missing = |why: &str| {
+        Error::invalid(format!("--env: `{}` {why}", plain(name))).hint("write `-e NAME=VALUE`")
+    };
+    match std::env::var(name) {
+        Ok(value) => Ok(value),
+        Err(std::env::VarError::NotPresent) => Err(missing("is not set here")),
+        Err(std::env::VarError::NotUnicode(_)) => Err(missing("is not UTF-8")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_need_a_name() {
+        let read = |item: &str| variables(&[item.to_owned()]);
+        assert_eq!(read("A=b=c").expect("it is fine")["A"], "b=c");
+        assert_eq!(read("A=").expect("it is fine")["A"], "");
+        assert!(read("=x").is_err());
+        assert!(read("FRACTAL_TEST_NOT_SET").is_err());
+    }
+}
