@@ -1,6 +1,7 @@
 //! Tests of the engine on real sandboxes.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod archives;
 mod attempts;
 mod checks;
 mod copied;

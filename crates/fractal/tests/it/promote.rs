@@ -67,7 +67,7 @@ pub fn asked(sandbox: &str) -> Promote {
     Promote { sandbox: Some(sandbox.into()), ..Promote::default() }
 }
 
-fn conflicts(reply: &PromoteReply) -> Vec<String> {
+pub fn conflicts(reply: &PromoteReply) -> Vec<String> {
     let name = |path: &str| path.rsplit("project/").next().unwrap_or_default().to_owned();
     reply.conflicts.iter().map(|conflict| name(&conflict.path)).collect()
 }
