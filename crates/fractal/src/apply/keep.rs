@@ -35,7 +35,19 @@ impl Work<'_> {
             // Recorded: what is left is tidying, which the next one repeats.
             let _ = self.sweep();
         }
+        self.release_undone();
         Ok(())
+    }
+
+    /// What an undo has put back stands in reality again, as the very file
+    /// where it can: kept as well, it would have two names, and an edit of one
+    /// would be one of the other. What fails here is left to `gc`.
+    fn release_undone(&self) {
+        let Some(undone) = self.row.undoes else { return };
+        let store = &self.engine.store;
+        if store.transact_relaxed(|tx| tx.forget_kept(undone)).is_ok() {
+            let _ = store.discard_kept(undone);
+        }
     }
 
     /// Moves a stage into the state directory; false when it was copied and

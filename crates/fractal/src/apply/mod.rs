@@ -137,11 +137,6 @@ pub(crate) fn digest(engine: &Engine, promotion: Id) -> Result<String> {
     Ok(Plan::read(&engine.store.undo_dir(promotion).join("plan"))?.digest())
 }
 
-/// How many paths a promotion wrote.
-pub(crate) fn length(engine: &Engine, promotion: Id) -> Result<usize> {
-    Ok(Plan::read(&engine.store.undo_dir(promotion).join("plan"))?.steps.len())
-}
-
 /// Whether a promotion wrote anything in or below a directory. One whose plan
 /// cannot be read did not.
 pub(crate) fn wrote_below(engine: &Engine, row: &ApplyRow, directory: &Path) -> bool {

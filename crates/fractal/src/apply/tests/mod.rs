@@ -8,5 +8,6 @@ mod edits;
 mod faults;
 mod kill;
 mod kinds;
+mod names;
 mod thousand;
 mod world;
