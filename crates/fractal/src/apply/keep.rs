@@ -8,10 +8,11 @@
 use super::content::{self, Attributes};
 use super::disk::At;
 use super::ground::{c_name, stage_name};
+use super::holders::holders;
 use super::see::stat_at;
 use super::stage::give;
 use super::trouble::Trouble;
-use super::work::{Stage, Work, clear, entry_name, holders, remove_stage};
+use super::work::{Stage, Work, clear, entry_name, remove_stage};
 use fractal_model::EntryKind;
 use fractal_store::ApplyState;
 use rustix::fd::OwnedFd;

@@ -12,6 +12,7 @@ mod back;
 mod content;
 mod disk;
 mod ground;
+pub(crate) mod holders;
 pub(crate) mod inverse;
 mod keep;
 mod plan;
@@ -203,6 +204,7 @@ fn begin(
             return Ok(row);
         }
         recover(engine)?;
+        recover::make_way(engine, &row)?;
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -234,6 +236,7 @@ fn try_lay_out(
     survey: Survey,
 ) -> std::result::Result<(ground::Root, Vec<work::Stage>, Plan), Trouble> {
     let undo_dir = engine.store.new_undo_dir(row.id).map_err(Error::from)?;
+    holders::note(disk, &undo_dir, row, &survey.root)?;
     let stages = Work::make_stages(disk, row, &survey.root)?;
     let mut stager = Stager::new(disk, job.view, row.undoes.is_some());
     let mut steps = Vec::with_capacity(survey.steps.len());

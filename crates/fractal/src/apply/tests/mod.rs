@@ -5,6 +5,7 @@
 mod basics;
 mod details;
 mod edits;
+mod elsewhere;
 mod faults;
 mod kill;
 mod kinds;
