@@ -14,6 +14,7 @@ mod lost_updates;
 mod promote;
 mod spawner;
 mod stages;
+mod turned;
 mod update;
 mod verbs;
 mod world;
