@@ -13,6 +13,7 @@ mod content;
 mod disk;
 mod ground;
 pub(crate) mod holders;
+mod inherit;
 pub(crate) mod inverse;
 mod keep;
 mod plan;
@@ -80,7 +81,8 @@ pub struct Seen {
 /// What shall stand at a path.
 #[derive(Clone, Debug)]
 pub struct New {
-    /// Permission bits; set-uid, set-gid and sticky are never set.
+    /// Permission bits. Of the special ones only an undo sets any, but for the
+    /// set-gid bit of a directory that is made in a shared one.
     pub mode: u32,
     /// Owner and group, where we may set them.
     pub owner: Option<(u32, u32)>,
@@ -161,7 +163,7 @@ pub fn apply(engine: &Engine, job: Job<'_>) -> Result<Done> {
 /// The same; with `undoes`, contents that stood in reality come back.
 pub(crate) fn carry_out(engine: &Engine, mut job: Job<'_>, undoes: Option<Id>) -> Result<Done> {
     let disk = Disk::new(engine.fault_hook());
-    let survey = survey::survey(&mut job)?;
+    let survey = survey::survey(&mut job, undoes.is_some())?;
     let row = begin(engine, &disk, &job, &survey, undoes)?;
     let undo = row.id;
     let mut work = lay_out(engine, &disk, row, job, survey)?;

@@ -74,3 +74,39 @@ fn an_edit_that_keeps_size_and_time_is_an_edit() {
     assert_eq!(world.undo(None).unwrap().verdict, Verdict::Conflict);
     assert_eq!(fs::read_to_string(world.root.join("file")).unwrap(), "NEW");
 }
+
+#[test]
+fn what_comes_into_a_shared_directory_belongs_to_its_group() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let world = World::fast();
+    let is_root = rustix::process::geteuid().is_root();
+    let group = if is_root { 4242 } else { rustix::process::getegid().as_raw() };
+    for dir in ["", "shared", "plain"] {
+        world.write(&format!("{dir}/old"), "old");
+    }
+    chown(world.root.join("shared"), None, Some(group)).unwrap();
+    chown(world.root.join("shared/old"), None, Some(group)).unwrap();
+    let shared = fs::Permissions::from_mode(0o2775);
+    fs::set_permissions(world.root.join("shared"), shared).unwrap();
+    let wants = [
+        ("plain/dir", Want::Dir),
+        ("shared/dir", Want::Dir),
+        ("shared/dir/below", Want::Dir),
+        ("shared/dir/below/file", Want::File("new")),
+        ("shared/file", Want::File("new")),
+        ("shared/old", Want::File("new")),
+    ];
+    let before = world.tree();
+    world.apply(&wants).unwrap();
+    let see = |name: &str| {
+        let meta = fs::metadata(world.root.join(name)).unwrap();
+        (meta.permissions().mode() & 0o7777, meta.gid() == group)
+    };
+    assert_eq!(see("shared/dir"), (0o2755, true));
+    assert_eq!(see("shared/dir/below"), (0o2755, true));
+    assert_eq!(see("shared/dir/below/file"), (0o644, true));
+    assert_eq!((see("shared/file"), see("shared/old")), ((0o644, true), (0o644, true)));
+    assert_eq!(see("plain/dir"), (0o755, !is_root));
+    assert!(world.undo(None).unwrap().conflicts.is_empty());
+    assert_eq!(world.tree(), before);
+}
