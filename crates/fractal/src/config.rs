@@ -12,7 +12,7 @@ mod stages;
 pub use attempts::TrySettings;
 pub use stages::{Line, Stage};
 
-use crate::template::Template;
+use crate::template::{BUILT_IN, Template};
 use fractal_model::{
     Error, Limits, Mount, MountAccess, MountSource, Network, Result, format_bytes,
     format_duration_ms, parse_bytes, parse_duration_ms,
@@ -206,7 +206,7 @@ impl Config {
             in_file(
                 path,
                 &what,
-                &Error::invalid(format!("`{base}` is neither `clone` nor `standard`")),
+                &Error::invalid(format!("`{base}` is none of: {}", BUILT_IN.join(", "))),
             )
         })?;
         template.name = name.to_owned();
