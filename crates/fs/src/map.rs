@@ -26,21 +26,24 @@ fn hash(name: &[u8]) -> u64 {
 
 #[derive(Clone, Default)]
 pub(crate) struct Map {
-    root: Option<Arc<Node>>,
+    root: Node,
     len: usize,
 }
 
-#[derive(Clone, Default)]
+/// Which slots there are lies beside the pointer to them, not behind it: that
+/// is one place less to fetch for each level.
+#[derive(Clone)]
 struct Node {
-    /// Which of the sixteen slots there are.
     bits: u16,
-    slots: Vec<Slot>,
+    slots: Arc<[Slot]>,
 }
 
 #[derive(Clone)]
 enum Slot {
     Entry(Name, Entry),
-    Below(Arc<Node>),
+    Below(Node),
+    /// Only while a node is being made anew.
+    Moved,
 }
 
 /// A name, what stood under it and what stands there.
@@ -49,6 +52,13 @@ pub(crate) type Difference<'a> = (&'a Name, Option<&'a Entry>, Option<&'a Entry>
 /// The slot's bit at a level.
 fn bit(hash: u64, shift: u32) -> u16 {
     1 << ((hash >> shift) & 15)
+}
+
+impl Default for Node {
+    fn default() -> Node {
+        static NONE: LazyLock<Arc<[Slot]>> = LazyLock::new(|| Arc::new([]));
+        Node { bits: 0, slots: NONE.clone() }
+    }
 }
 
 impl Node {
@@ -67,96 +77,118 @@ impl Node {
         self.slots.iter().position(is)
     }
 
+    fn is(&self, other: &Node) -> bool {
+        Arc::ptr_eq(&self.slots, &other.slots)
+    }
+
+    /// The slots for editing; copied if anyone else has them.
+    fn edit(&mut self) -> &mut [Slot] {
+        Arc::make_mut(&mut self.slots)
+    }
+
+    /// The slots to be put together anew: moved if nobody else has them.
+    fn take(&mut self) -> Vec<Slot> {
+        let room = self.slots.len() + 1;
+        let mut out = Vec::with_capacity(room);
+        match Arc::get_mut(&mut self.slots) {
+            Some(own) => {
+                out.extend(own.iter_mut().map(|slot| std::mem::replace(slot, Slot::Moved)))
+            }
+            None => out.extend(self.slots.iter().cloned()),
+        }
+        out
+    }
+
+    fn add(&mut self, at: usize, slot: Slot) {
+        let mut slots = self.take();
+        slots.insert(at, slot);
+        self.slots = slots.into();
+    }
+
     /// A node with two entries whose hashes agree up to this level.
     fn of_two(shift: u32, one: (u64, Slot), two: (u64, Slot)) -> Node {
         if shift >= HASH_BITS {
-            return Node { bits: 0, slots: vec![one.1, two.1] };
+            return Node { bits: 0, slots: Arc::new([one.1, two.1]) };
         }
         let (first, second) = (bit(one.0, shift), bit(two.0, shift));
         if first == second {
             let below = Node::of_two(shift + LEVEL_BITS, one, two);
-            return Node { bits: first, slots: vec![Slot::Below(Arc::new(below))] };
+            return Node { bits: first, slots: Arc::new([Slot::Below(below)]) };
         }
-        let slots = if first < second { vec![one.1, two.1] } else { vec![two.1, one.1] };
-        Node { bits: first | second, slots }
+        let slots = if first < second { [one.1, two.1] } else { [two.1, one.1] };
+        Node { bits: first | second, slots: Arc::new(slots) }
     }
 
     /// Puts an entry below; true if the name is new.
-    fn insert(node: &mut Arc<Node>, hash: u64, shift: u32, name: Name, entry: Entry) -> bool {
-        let node = Arc::make_mut(node);
+    fn insert(&mut self, hash: u64, shift: u32, name: Name, entry: Entry) -> bool {
         if shift >= HASH_BITS {
-            match node.beside(name.bytes()) {
-                Some(at) => node.slots[at] = Slot::Entry(name, entry),
-                None => {
-                    node.slots.push(Slot::Entry(name, entry));
-                    return true;
-                }
+            let known = self.beside(name.bytes());
+            match known {
+                Some(at) => self.edit()[at] = Slot::Entry(name, entry),
+                None => self.add(self.slots.len(), Slot::Entry(name, entry)),
             }
-            return false;
+            return known.is_none();
         }
         let bit = bit(hash, shift);
-        let at = node.index(bit);
-        if node.bits & bit == 0 {
-            node.bits |= bit;
-            node.slots.insert(at, Slot::Entry(name, entry));
+        let at = self.index(bit);
+        if self.bits & bit == 0 {
+            self.bits |= bit;
+            self.add(at, Slot::Entry(name, entry));
             return true;
         }
-        match &mut node.slots[at] {
-            Slot::Below(next) => Node::insert(next, hash, shift + LEVEL_BITS, name, entry),
+        let slot = &mut self.edit()[at];
+        match slot {
+            Slot::Below(next) => return next.insert(hash, shift + LEVEL_BITS, name, entry),
             Slot::Entry(other, old) if *other == name => {
                 *old = entry;
-                false
+                return false;
             }
-            slot @ Slot::Entry(..) => {
-                let empty = Slot::Below(Arc::default());
-                let old = std::mem::replace(slot, empty);
-                let Slot::Entry(other, _) = &old else { unreachable!("matched above") };
-                let old = (self::hash(other.bytes()), old);
-                let new = (hash, Slot::Entry(name, entry));
-                *slot = Slot::Below(Arc::new(Node::of_two(shift + LEVEL_BITS, old, new)));
-                true
-            }
+            Slot::Entry(..) | Slot::Moved => {}
         }
+        let old = std::mem::replace(slot, Slot::Moved);
+        let Slot::Entry(other, _) = &old else { unreachable!("the others were dealt with") };
+        let old = (self::hash(other.bytes()), old);
+        let new = (hash, Slot::Entry(name, entry));
+        *slot = Slot::Below(Node::of_two(shift + LEVEL_BITS, old, new));
+        true
     }
 
     /// Takes an entry away that is below.
-    fn remove(node: &mut Arc<Node>, hash: u64, shift: u32, name: &[u8]) -> Option<Entry> {
-        let node = Arc::make_mut(node);
+    fn remove(&mut self, hash: u64, shift: u32, name: &[u8]) -> Option<Entry> {
         let (at, bit) = match shift >= HASH_BITS {
-            true => (node.beside(name)?, 0),
-            false => (node.index(bit(hash, shift)), bit(hash, shift)),
+            true => (self.beside(name)?, 0),
+            false => (self.index(bit(hash, shift)), bit(hash, shift)),
         };
-        if let Some(Slot::Below(next)) = node.slots.get_mut(at) {
-            let entry = Node::remove(next, hash, shift + LEVEL_BITS, name)?;
+        if let Some(Slot::Below(_)) = self.slots.get(at) {
+            let slot = &mut self.edit()[at];
+            let Slot::Below(next) = slot else { unreachable!("looked at above") };
+            let entry = next.remove(hash, shift + LEVEL_BITS, name)?;
             // One that is left alone moves up, so that equal directories have
             // equal shapes.
             if let [Slot::Entry(..)] = next.slots[..] {
-                let alone = Arc::make_mut(next).slots.pop().expect("there is one");
-                node.slots[at] = alone;
+                *slot = next.take().pop().expect("there is one");
             }
             return Some(entry);
         }
-        node.bits &= !bit;
-        match node.slots.remove(at) {
+        self.bits &= !bit;
+        let mut slots = self.take();
+        let gone = slots.remove(at);
+        self.slots = slots.into();
+        match gone {
             Slot::Entry(_, entry) => Some(entry),
-            Slot::Below(_) => unreachable!("looked at above"),
+            Slot::Below(_) | Slot::Moved => unreachable!("looked at above"),
         }
     }
 
-    fn get_mut<'a>(
-        node: &'a mut Arc<Node>,
-        hash: u64,
-        shift: u32,
-        name: &[u8],
-    ) -> Option<&'a mut Entry> {
-        let node = Arc::make_mut(node);
+    fn get_mut(&mut self, hash: u64, shift: u32, name: &[u8]) -> Option<&mut Entry> {
         let at = match shift >= HASH_BITS {
-            true => node.beside(name)?,
-            false => node.index(bit(hash, shift)),
+            true => self.beside(name)?,
+            false => self.index(bit(hash, shift)),
         };
-        match &mut node.slots[at] {
-            Slot::Below(next) => Node::get_mut(next, hash, shift + LEVEL_BITS, name),
+        match &mut self.edit()[at] {
+            Slot::Below(next) => next.get_mut(hash, shift + LEVEL_BITS, name),
             Slot::Entry(_, entry) => Some(entry),
+            Slot::Moved => None,
         }
     }
 }
@@ -164,16 +196,17 @@ impl Node {
 impl Map {
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Entry> {
         let hash = hash(name);
-        let mut node = self.root.as_ref()?;
+        let mut node = &self.root;
         for shift in (0..HASH_BITS).step_by(LEVEL_BITS as usize) {
             match node.slot(bit(hash, shift))? {
                 Slot::Entry(other, entry) => return (other.bytes() == name).then_some(entry),
                 Slot::Below(next) => node = next,
+                Slot::Moved => return None,
             }
         }
         match &node.slots[node.beside(name)?] {
             Slot::Entry(_, entry) => Some(entry),
-            Slot::Below(_) => unreachable!("there is nothing below the whole hash"),
+            Slot::Below(_) | Slot::Moved => None,
         }
     }
 
@@ -181,24 +214,18 @@ impl Map {
     /// is looked for that is not there.
     pub(crate) fn get_mut(&mut self, name: &[u8]) -> Option<&mut Entry> {
         self.get(name)?;
-        Node::get_mut(self.root.as_mut()?, hash(name), 0, name)
+        self.root.get_mut(hash(name), 0, name)
     }
 
     /// Puts an entry under a name, over the one that was there.
     pub(crate) fn insert(&mut self, name: Name, entry: Entry) {
-        let root = self.root.get_or_insert_default();
-        self.len += usize::from(Node::insert(root, hash(name.bytes()), 0, name, entry));
+        self.len += usize::from(self.root.insert(hash(name.bytes()), 0, name, entry));
     }
 
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Entry> {
         self.get(name)?;
         self.len -= 1;
-        if self.len == 0 {
-            // The last one takes the root along.
-            let root = self.root.take();
-            return root.and_then(|mut root| Node::remove(&mut root, hash(name), 0, name));
-        }
-        Node::remove(self.root.as_mut()?, hash(name), 0, name)
+        self.root.remove(hash(name), 0, name)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -211,7 +238,7 @@ impl Map {
 
     /// All of them, in no order that means anything.
     pub(crate) fn iter(&self) -> Iter<'_> {
-        Iter { open: self.root.iter().map(|root| root.slots.iter()).collect() }
+        Iter { open: vec![self.root.slots.iter()] }
     }
 
     /// All of them, in the order of their names.
@@ -224,35 +251,20 @@ impl Map {
 
     /// Whether both are the same value in memory.
     pub(crate) fn is(&self, other: &Map) -> bool {
-        match (&self.root, &other.root) {
-            (None, None) => true,
-            (Some(one), Some(two)) => Arc::ptr_eq(one, two),
-            _ => false,
-        }
+        self.root.is(&other.root)
     }
 
     /// The names under which both differ. What both hold in the same memory
     /// is not looked at.
     pub(crate) fn diff<'a>(&'a self, other: &'a Map) -> Vec<Difference<'a>> {
         let mut out = Vec::new();
-        match (&self.root, &other.root) {
-            (Some(old), Some(new)) => diff_nodes(old, new, 0, &mut out),
-            _ => {
-                out.extend(self.iter().map(|(name, entry)| (name, Some(entry), None)));
-                out.extend(other.iter().map(|(name, entry)| (name, None, Some(entry))));
-            }
-        }
+        diff_nodes(&self.root, &other.root, 0, &mut out);
         out
     }
 }
 
-fn diff_nodes<'a>(
-    old: &'a Arc<Node>,
-    new: &'a Arc<Node>,
-    shift: u32,
-    out: &mut Vec<Difference<'a>>,
-) {
-    if Arc::ptr_eq(old, new) {
+fn diff_nodes<'a>(old: &'a Node, new: &'a Node, shift: u32, out: &mut Vec<Difference<'a>>) {
+    if old.is(new) {
         return;
     }
     if shift >= HASH_BITS {
@@ -312,6 +324,7 @@ impl<'a> Iterator for Iter<'a> {
             match top.next() {
                 Some(Slot::Entry(name, entry)) => return Some((name, entry)),
                 Some(Slot::Below(node)) => self.open.push(node.slots.iter()),
+                Some(Slot::Moved) => {}
                 None => drop(self.open.pop()),
             }
         }
@@ -379,21 +392,20 @@ mod tests {
 
     #[test]
     fn names_whose_hashes_agree_lie_side_by_side() {
-        let slot = |name: &str, number| {
-            Slot::Entry(Name::trusted(name.as_bytes()), Entry::Shared(number))
-        };
+        let slot =
+            |name: &str, number| Slot::Entry(Name::trusted(name.as_bytes()), Entry::Shared(number));
         let same = 0xdead_beef_dead_beef;
-        let mut node = Arc::new(Node::of_two(0, (same, slot("a", 1)), (same, slot("b", 2))));
+        let mut node = Node::of_two(0, (same, slot("a", 1)), (same, slot("b", 2)));
         let name = |text: &str| Name::trusted(text.as_bytes());
-        assert!(Node::insert(&mut node, same, 0, name("c"), Entry::Shared(3)));
-        assert!(!Node::insert(&mut node, same, 0, name("a"), Entry::Shared(4)));
+        assert!(node.insert(same, 0, name("c"), Entry::Shared(3)));
+        assert!(!node.insert(same, 0, name("a"), Entry::Shared(4)));
         let (before, mut edited) = (node.clone(), node.clone());
-        assert!(matches!(Node::get_mut(&mut edited, same, 0, b"a"), Some(Entry::Shared(4))));
-        assert!(matches!(Node::remove(&mut edited, same, 0, b"b"), Some(Entry::Shared(2))));
+        assert!(matches!(edited.get_mut(same, 0, b"a"), Some(Entry::Shared(4))));
+        assert!(matches!(edited.remove(same, 0, b"b"), Some(Entry::Shared(2))));
         let mut out = Vec::new();
         diff_nodes(&before, &edited, 0, &mut out);
         assert_eq!(out.len(), 1);
-        assert!(matches!(Node::remove(&mut edited, same, 0, b"c"), Some(Entry::Shared(3))));
+        assert!(matches!(edited.remove(same, 0, b"c"), Some(Entry::Shared(3))));
         // The last of them moved all the way up.
         assert!(matches!(edited.slots[..], [Slot::Entry(..)]));
         assert_eq!(size_of::<Slot>(), 40);
