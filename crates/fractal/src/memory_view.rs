@@ -96,7 +96,8 @@ impl Source for Project {
     ) -> Result<Option<Bytes>, Fault> {
         let file = self.open(at)?;
         let len = file.metadata().map_err(|error| failed(&error))?.len();
-        let (from, to) = (range.start.min(len), range.end.min(len).min(range.start + READ_BYTES_MAX));
+        let (from, to) =
+            (range.start.min(len), range.end.min(len).min(range.start + READ_BYTES_MAX));
         let mut bytes = vec![0; to.saturating_sub(from) as usize];
         let mut done = 0;
         while done < bytes.len() {
@@ -124,7 +125,9 @@ fn item(DirEntry { name, entry }: DirEntry) -> Option<Item> {
         mode: Some(entry.mode),
         owner: Some((entry.uid, entry.gid)),
         modified_ns: Some(entry.mtime_ns),
-        stamp: Some(Stamp(u128::from(entry.inode().1) << 64 | entry.ctime_ns as u128 & u128::from(u64::MAX))),
+        stamp: Some(Stamp(
+            u128::from(entry.inode().1) << 64 | entry.ctime_ns as u128 & u128::from(u64::MAX),
+        )),
     })
 }
 

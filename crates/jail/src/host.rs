@@ -71,8 +71,7 @@ const HOST_MOUNTS_MAX: usize = 32;
 /// Filesystems that a program or another machine answers for. Their owners
 /// cannot be shifted (Linux 6.18: EINVAL), and one that has stopped answering
 /// would stop every run, so they are left alone unless the project is there.
-const REMOTE: [&str; 9] =
-    ["fuse", "fuseblk", "nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph"];
+const REMOTE: [&str; 9] = ["fuse", "fuseblk", "nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph"];
 /// Tens of thousands of mounts.
 const MOUNTINFO_BYTES_MAX: u64 = 16 << 20;
 /// At most so many directories of `/run` are made anew inside.

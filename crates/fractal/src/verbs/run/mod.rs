@@ -140,8 +140,11 @@ use virtually::execute as execute_virtually;
 
 #[cfg(not(feature = "virtual"))]
 fn execute_virtually(_: &Engine, _: &Caller, _: &Run, _: &Place, _: RunIo) -> Result<Done> {
-    Err(Error::new(fractal_model::Code::Unsupported, "this fractal was built without the virtual world")
-        .hint("build it with the feature `virtual`, or run it natively"))
+    Err(Error::new(
+        fractal_model::Code::Unsupported,
+        "this fractal was built without the virtual world",
+    )
+    .hint("build it with the feature `virtual`, or run it natively"))
 }
 
 /// What came out of the jail.

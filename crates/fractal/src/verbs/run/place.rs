@@ -5,8 +5,8 @@ use crate::template::Template;
 use crate::{Caller, Engine, environment, names, stages, stale};
 use fractal_jail::Living;
 use fractal_model::{
-    BaseKind, Code, Error, Id, Limits, MountSource, Name, Network, Policy, Result, Run, Tier, Wider,
-    World,
+    BaseKind, Code, Error, Id, Limits, MountSource, Name, Network, Policy, Result, Run, Tier,
+    Wider, World,
 };
 use fractal_store::{SandboxRow, new_id, now_ms};
 use std::path::PathBuf;

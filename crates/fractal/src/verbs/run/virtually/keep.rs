@@ -92,4 +92,3 @@ impl Read for Content<'_> {
         Ok(bytes.len())
     }
 }
-
