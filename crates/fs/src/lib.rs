@@ -20,6 +20,7 @@
 //! in Linux, and are resolved inside the tree: there is no path, link or name
 //! that leads to the host.
 
+mod back;
 mod change;
 mod content;
 mod entry;
@@ -39,7 +40,14 @@ pub use error::{Fault, FsError, Kind};
 pub use name::{NAME_BYTES_MAX, Name};
 pub use read::{Listed, Stat};
 pub use rules::Access;
-pub use source::{Ask, Freshness, Item, ItemKind, LISTING_ENTRIES_MAX, Source, Stamp};
+#[cfg(feature = "http")]
+pub use source::HttpJson;
+pub use source::{
+    After, Ask, Before, Bounds, Call, Context, Edit, Freshness, Item, ItemKind,
+    LISTING_ENTRIES_MAX, Made, Memory, Names, Other, Provide, Provider, Source, Stamp, Text,
+};
+#[cfg(unix)]
+pub use source::{Command, Host, Volume, WriteBack};
 pub use tree::{DEPTH_MAX, Tree};
 pub use view::{Limits, Mount, Vfs};
 pub use walk::PATH_BYTES_MAX;

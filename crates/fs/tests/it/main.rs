@@ -3,9 +3,13 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod changes;
+mod common;
 mod dice;
 mod forks;
+#[cfg(unix)]
+mod host;
 mod oracle;
+mod providers;
 mod rules;
 mod sources;
 mod threads;
