@@ -48,6 +48,15 @@ enum Block {
     Own(Arc<Vec<u8>>),
 }
 
+/// A block as bytes that others may hold, without copying it.
+struct Shared(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl Block {
     fn bytes(&self) -> &[u8] {
         match self {
@@ -273,6 +282,18 @@ impl Blocks {
             self.map = kept;
         }
         self.len = len;
+    }
+
+    /// The blocks there are, and where they begin.
+    pub(crate) fn pieces_held(&self) -> Vec<(u64, Bytes)> {
+        let blocks = self.map.iter().map(|(number, block)| {
+            let bytes = match block {
+                Block::Shared(bytes) => bytes.clone(),
+                Block::Own(bytes) => Bytes::from_owner(Shared(bytes.clone())),
+            };
+            (number * BLOCK_BYTES, bytes)
+        });
+        blocks.collect()
     }
 
     fn extents(&self) -> Vec<Range<u64>> {

@@ -25,10 +25,12 @@ mod change;
 mod content;
 mod entry;
 mod error;
+mod glob;
 mod name;
 mod read;
 mod rules;
 mod source;
+mod transfer;
 mod tree;
 mod view;
 mod walk;
@@ -40,14 +42,19 @@ pub use error::{Fault, FsError, Kind};
 pub use name::{NAME_BYTES_MAX, Name};
 pub use read::{Listed, Stat};
 pub use rules::Access;
+#[cfg(feature = "git")]
+pub use source::Git;
 #[cfg(feature = "http")]
 pub use source::HttpJson;
 pub use source::{
-    After, Ask, Before, Bounds, Call, Context, Edit, Freshness, Item, ItemKind,
+    After, Ask, Before, Bounds, Call, Context, Edit, Find, FindBounds, Freshness, Item, ItemKind,
     LISTING_ENTRIES_MAX, Made, Memory, Names, Other, Provide, Provider, Source, Stamp, Text,
 };
+#[cfg(feature = "archive")]
+pub use source::{Archive, ArchiveBounds};
 #[cfg(unix)]
 pub use source::{Command, Host, Volume, WriteBack};
+pub use transfer::{LoadBounds, load, save};
 pub use tree::{DEPTH_MAX, Tree};
 pub use view::{Limits, Mount, Vfs};
 pub use walk::PATH_BYTES_MAX;

@@ -5,7 +5,12 @@
 //! what is missing ([`Miss`]), so that no lock is held while a source works
 //! and a provider may read the view it serves.
 
+#[cfg(feature = "archive")]
+pub(crate) mod archive;
 mod chain;
+mod find;
+#[cfg(feature = "git")]
+mod git;
 #[cfg(unix)]
 pub(crate) mod host;
 mod index;
@@ -16,6 +21,11 @@ mod provider;
 #[cfg(unix)]
 mod volume;
 
+#[cfg(feature = "archive")]
+pub use archive::{Archive, ArchiveBounds};
+pub use find::{Find, FindBounds};
+#[cfg(feature = "git")]
+pub use git::Git;
 #[cfg(unix)]
 pub use host::{Host, WriteBack};
 pub use memory::Memory;

@@ -13,6 +13,7 @@ mod back;
 mod beneath;
 
 pub use back::WriteBack;
+pub(crate) use back::{times, write_at};
 pub(crate) use beneath::{Beneath, fault, kind, modified_ns};
 
 use super::{Ask, Edit, Item, ItemKind, LISTING_ENTRIES_MAX, Source};
