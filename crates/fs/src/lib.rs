@@ -16,7 +16,8 @@
 //! # Ok::<(), fractal_fs::FsError>(())
 //! ```
 //!
-//! This crate knows nothing about processes and networks. Paths are bytes, as
+//! This crate knows nothing about processes and networks, but in the two
+//! adapters of providers that are there for them. Paths are bytes, as
 //! in Linux, and are resolved inside the tree: there is no path, link or name
 //! that leads to the host.
 
@@ -59,3 +60,8 @@ pub use tree::{DEPTH_MAX, Tree};
 pub use view::{Limits, Mount, Vfs};
 pub use walk::PATH_BYTES_MAX;
 pub use write::NewMeta;
+
+/// The examples of the guide.
+#[cfg(all(doctest, unix))]
+#[doc = include_str!("../../../docs/guide/virtual.md")]
+struct Guide;

@@ -103,7 +103,7 @@ impl Arriving {
     fn file(&mut self, path: &SandboxPath) -> Result<(), FsError> {
         let opened = self.root.file(path).map_err(|fault| fault.at(&shown(path)));
         let (file, stat) = opened?;
-        let key = (stat.st_dev as u64, stat.st_ino as u64);
+        let key = (stat.st_dev, stat.st_ino);
         if let Some(first) = self.seen.get(&key) {
             return self.coming.same(path, &first.clone());
         }
@@ -145,7 +145,7 @@ impl Arriving {
 
 fn meta_of(stat: &Stat) -> NewMeta {
     NewMeta {
-        mode: Some(stat.st_mode as u32 & 0o7777),
+        mode: Some(stat.st_mode & 0o7777),
         uid: Some(stat.st_uid),
         gid: Some(stat.st_gid),
         modified_ns: Some(modified_ns(stat)),

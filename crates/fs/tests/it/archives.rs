@@ -134,7 +134,7 @@ def zipped(entries, pack=zipfile.ZIP_DEFLATED):
 F, D, L, H = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
 "#;
     python(&format!("{before}{code}"), dir.path());
-    let bounds = ArchiveBounds { entries_max: 1000, bytes_max: 64 << 20, ratio_max: 1100 };
+    let bounds = ArchiveBounds { entries_max: 1000, bytes_max: 8 << 20, ratio_max: 1100 };
     Archive::open(dir.path().join(format!("a.{suffix}")), bounds)
 }
 
@@ -171,10 +171,10 @@ fn hostile_archives_are_refused_and_say_why() {
     check(&format!("tar({many})"), "tar", Kind::TooLarge, "1000 entries");
     check("zipped([(str(n), '') for n in range(1001)])", "zip", Kind::TooLarge, "1000 entries");
     let bomb = "import gzip\ng = gzip.open('a.tar', 'wb', 9)\nh = tarfile.TarInfo('a')\n\
-                h.size = 300 << 20\ng.write(h.tobuf())\nfor _ in range(300): g.write(bytes(1 << 20))\n\
+                h.size = 40 << 20\ng.write(h.tobuf())\nfor _ in range(40): g.write(bytes(1 << 20))\n\
                 g.write(bytes(1024))\ng.close()";
     check(bomb, "tar", Kind::TooLarge, "unpacks to more than");
-    check("zipped([(str(n), bytes(10 << 20)) for n in range(7)])", "zip", Kind::TooLarge, "bytes");
+    check("zipped([(str(n), bytes(1 << 20)) for n in range(9)])", "zip", Kind::TooLarge, "bytes");
     // Two names for the same packed bytes.
     let over = "zipped([('a', 'x' * 100), ('b', 'y' * 100)], zipfile.ZIP_STORED)\n\
                 d = bytearray(open('a.zip', 'rb').read())\nc = d.rindex(b'PK\\x01\\x02')\n\

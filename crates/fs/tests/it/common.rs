@@ -35,6 +35,11 @@ pub fn all(view: &Vfs, below: &[u8]) -> Vec<String> {
         let path = [below, b"/", listed.name.bytes()].concat();
         let stat = view.lstat(&path).unwrap();
         let what = match stat.kind {
+            fractal_model::EntryKind::File if stat.size > 1000 => {
+                let mut hasher = std::hash::DefaultHasher::new();
+                std::hash::Hasher::write(&mut hasher, &view.read(&path).unwrap());
+                format!("{} bytes {:x}", stat.size, std::hash::Hasher::finish(&hasher))
+            }
             fractal_model::EntryKind::File => format!("{:?}", view.read(&path).unwrap()),
             fractal_model::EntryKind::Symlink => {
                 format!("-> {:?}", String::from_utf8_lossy(&view.read_link(&path).unwrap()))

@@ -34,12 +34,13 @@ fn repository() -> tempfile::TempDir {
     git(&at(""), &["init", "-q"]);
     std::fs::write(at("src/deep/a.rs"), "fn one() {}").unwrap();
     std::fs::write(at("run.sh"), "#!/bin/sh\n").unwrap();
+    let mode = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+    std::fs::set_permissions(at("run.sh"), mode).unwrap();
     std::os::unix::fs::symlink("src/deep/a.rs", at("link")).unwrap();
     std::os::unix::fs::symlink("../../../etc/passwd", at("out")).unwrap();
     let odd = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"odd \xff");
     std::fs::write(at("").join(odd), "odd").unwrap();
     git(&at(""), &["add", "-A"]);
-    git(&at(""), &["update-index", "--chmod=+x", "run.sh"]);
     git(&at(""), &["commit", "-qm", "one"]);
     git(&at(""), &["tag", "-a", "v1", "-m", "first"]);
     std::fs::write(at("src/deep/a.rs"), "fn two() {}").unwrap();
@@ -77,7 +78,7 @@ fn any_revision_is_a_directory() {
         assert!(!then.exists("/m/module"));
     }
     // What git lists is what is there.
-    let listed = git(&repo, &["-c", "core.quotePath=false", "ls-tree", "--name-only", "HEAD"]);
+    let listed = git(&repo, &["ls-tree", "--name-only", "HEAD"]);
     assert_eq!(now.list("/m").unwrap().len(), listed.lines().count());
     now.write("/m/src/deep/a.rs", "edited").unwrap();
     assert_eq!(now.changes().unwrap().len(), 1);

@@ -77,11 +77,11 @@ pub(super) fn write(root: &Beneath, at: &SandboxPath, edit: &Edit) -> Result<(),
 /// is begun anew.
 fn is_done(dir: &OwnedFd, name: &[u8], now: &Stat, after: &After) -> Result<bool, Fault> {
     Ok(match (after, kind(now)) {
-        (After::Dir(mode), FileType::Directory) => now.st_mode as u32 & 0o777 == mode & 0o777,
+        (After::Dir(mode), FileType::Directory) => now.st_mode & 0o777 == mode & 0o777,
         (After::Link(target), FileType::Symlink) => link_at(dir, name) == *target,
         (After::File(content, mode, _), FileType::RegularFile) => {
             now.st_size as u64 == content.len() as u64
-                && now.st_mode as u32 & 0o777 == mode & 0o777
+                && now.st_mode & 0o777 == mode & 0o777
                 && file_at(dir, name, now)? == *content
         }
         _ => false,

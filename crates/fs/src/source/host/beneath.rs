@@ -99,12 +99,12 @@ pub(crate) fn kind(stat: &Stat) -> FileType {
 
 /// When the content was written.
 pub(crate) fn modified_ns(stat: &Stat) -> i64 {
-    nanoseconds(stat.st_mtime as i64, stat.st_mtime_nsec as i64)
+    nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64)
 }
 
 /// When anything about it changed; nobody can set this one.
 pub(crate) fn changed_ns(stat: &Stat) -> i64 {
-    nanoseconds(stat.st_ctime as i64, stat.st_ctime_nsec as i64)
+    nanoseconds(stat.st_ctime, stat.st_ctime_nsec as i64)
 }
 
 fn nanoseconds(seconds: i64, rest: i64) -> i64 {

@@ -171,7 +171,7 @@ fn items(dir: &OwnedFd) -> Result<Vec<Item>, Fault> {
         items.push(Item {
             name: name.to_vec(),
             kind,
-            mode: Some(stat.st_mode as u32 & 0o7777),
+            mode: Some(stat.st_mode & 0o7777),
             owner: Some((stat.st_uid, stat.st_gid)),
             modified_ns: Some(modified_ns(&stat)),
             stamp: Some(stamp(&stat)),
