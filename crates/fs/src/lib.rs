@@ -48,8 +48,9 @@ pub use source::Git;
 #[cfg(feature = "http")]
 pub use source::HttpJson;
 pub use source::{
-    After, Ask, Before, Bounds, Call, Context, Edit, Find, FindBounds, Freshness, Item, ItemKind,
-    LISTING_ENTRIES_MAX, Made, Memory, Names, Other, Provide, Provider, Source, Stamp, Text,
+    After, Ask, Before, Call, Context, Edit, Find, FindBounds, Freshness, Item, ItemKind,
+    LISTING_ENTRIES_MAX, Made, Memory, Names, Other, Provide, Provider, ProviderBounds, Source,
+    Stamp, Text,
 };
 #[cfg(feature = "archive")]
 pub use source::{Archive, ArchiveBounds};

@@ -9,12 +9,17 @@ use std::collections::BTreeMap;
 pub(crate) struct Index<T> {
     dirs: BTreeMap<SandboxPath, BTreeMap<Vec<u8>, Item>>,
     files: BTreeMap<SandboxPath, T>,
+    /// Bytes of all paths, for sources that somebody else made.
+    held: u64,
 }
+
+/// What a path costs beside its bytes, roughly.
+const PATH_BYTES: u64 = 200;
 
 impl<T> Default for Index<T> {
     fn default() -> Index<T> {
         let root = (SandboxPath::root(), BTreeMap::new());
-        Index { dirs: [root].into(), files: BTreeMap::new() }
+        Index { dirs: [root].into(), files: BTreeMap::new(), held: 0 }
     }
 }
 
@@ -32,6 +37,7 @@ impl<T> Index<T> {
             return Ok(());
         };
         item.name = name.to_vec();
+        self.held += path.relative().len() as u64 * 2 + PATH_BYTES;
         self.make_dirs(&parent)?;
         let siblings = self.dirs.get_mut(&parent).expect("made above");
         if let Some(there) = siblings.get(name)
@@ -63,10 +69,19 @@ impl<T> Index<T> {
                 let reason = format!("it names {next} as a directory and as something else");
                 return Err(Fault::because(Kind::Source, reason));
             }
-            self.dirs.entry(next.clone()).or_default();
+            if !self.dirs.contains_key(&next) {
+                self.held += next.relative().len() as u64 + PATH_BYTES;
+                self.dirs.insert(next.clone(), BTreeMap::new());
+            }
             at = next;
         }
         Ok(())
+    }
+
+    /// About how much memory the names take.
+    #[cfg(feature = "archive")]
+    pub(crate) fn held(&self) -> u64 {
+        self.held
     }
 
     pub(crate) fn list(&self, at: &SandboxPath) -> Result<Vec<Item>, Fault> {

@@ -34,7 +34,7 @@ pub use other::Other;
 pub use provider::Command;
 #[cfg(feature = "http")]
 pub use provider::HttpJson;
-pub use provider::{Bounds, Call, Context, Made, Names, Provide, Provider, Text};
+pub use provider::{Call, Context, Made, Names, Provide, Provider, ProviderBounds, Text};
 #[cfg(unix)]
 pub use volume::Volume;
 

@@ -25,7 +25,8 @@ impl Vfs {
 
     /// Copies all below a path into a directory of the host that is made for
     /// it. Permission bits, links, hard links, times, holes and attributes
-    /// stay; owners do not, nor do set-uid and set-gid bits.
+    /// stay; owners do not, nor do set-uid and set-gid bits. An error leaves
+    /// what was made so far.
     pub fn export_dir(&self, at: &SandboxPath, host: impl AsRef<Path>) -> Result<(), FsError> {
         let (host, leaving) = (host.as_ref(), Leaving::new(self, at));
         let entries = leaving.entries()?;

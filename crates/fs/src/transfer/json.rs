@@ -14,6 +14,10 @@ use std::collections::BTreeMap;
 /// The version of the format.
 const VERSION: u32 = 1;
 
+/// The most bytes of files that are written as JSON, which takes them all
+/// into memory.
+const CONTENT_BYTES_MAX: u64 = 256 << 20;
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -81,8 +85,13 @@ impl Vfs {
     /// are written as zeros; files are read as a whole.
     pub fn export_json(&self, at: &SandboxPath) -> Result<String, FsError> {
         let leaving = Leaving::new(self, at);
-        let mut entries = Vec::new();
+        let (mut entries, mut bytes) = (Vec::new(), 0u64);
         for out in leaving.entries()? {
+            bytes = bytes.saturating_add(out.stat.size);
+            if bytes > CONTENT_BYTES_MAX {
+                let reason = format!("more than {CONTENT_BYTES_MAX} bytes; a tar takes more");
+                return Err(Fault::because(Kind::TooLarge, reason).at(&leaving.path(&out.path)));
+            }
             let place = leaving.path(&out.path);
             let (mut content, mut link, mut same_as) = (None, None, None);
             match &out.kind {

@@ -52,8 +52,7 @@ fn file(
     meta: NewMeta,
 ) -> Result<(), FsError> {
     let (size, extents) = (place.size(), place.extents());
-    let held: u64 = extents.iter().map(|extent| extent.end - extent.start).sum();
-    if held < size {
+    if place.held() < size {
         return coming.sparse(path, size, extents, meta, |range| archive.part(place, range));
     }
     let content = archive.part(place, 0..size);

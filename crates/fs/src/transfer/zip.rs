@@ -9,6 +9,9 @@ use rawzip::time::UtcDateTime;
 use rawzip::{CompressionMethod, ZipArchiveWriter};
 use std::io::Write;
 
+/// The largest file whose holes are written as zeros.
+const SPARSE_BYTES_MAX: u64 = 1 << 30;
+
 impl Vfs {
     /// Writes all below a path as a zip: modes, links, times to the second.
     /// It has no hard links, owners, extended attributes or holes: each name
@@ -37,6 +40,15 @@ impl Vfs {
                 OutKind::Link(target) => (0o120000, Some(target)),
                 OutKind::File | OutKind::Same(_) => (0o100000, None),
             };
+            if target.is_none() && out.stat.size > SPARSE_BYTES_MAX {
+                let held =
+                    leaving.extents(&out)?.into_iter().map(|extent| extent.end - extent.start);
+                if held.sum::<u64>() < out.stat.size {
+                    let reason =
+                        "a zip has no holes, and this file is too large without; a tar has";
+                    return Err(Fault::because(Kind::TooLarge, reason).at(&place));
+                }
+            }
             let file = zip.new_file(entry_path(name)).unix_permissions(sort | mode);
             let file = file.last_modified(time).compression_method(CompressionMethod::DEFLATE);
             let (mut entry, config) = file.start().map_err(|error| failed(&error))?;

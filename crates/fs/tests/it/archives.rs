@@ -181,6 +181,8 @@ fn hostile_archives_are_refused_and_say_why() {
                 d[c + 42:c + 46] = struct.pack('<I', 0)\nopen('a.zip', 'wb').write(d)";
     check(over, "zip", Kind::Source, "over each other");
     check("zipped([('a', 'x')], zipfile.ZIP_BZIP2)", "zip", Kind::Unsupported, "not with deflate");
+    let deep = "tar([('a/' * 1500 + 'x', F, '', 0)])";
+    check(deep, "tar", Kind::NameTooLong, "a/a/a");
     check("zipped([('a' * 300, 'x')])", "zip", Kind::NameTooLong, "aaa");
     // A link that leads out is a link of the view, and leads nowhere.
     let archive = hostile("tar([('l', L, '../../../../etc/passwd', 0)])", "tar").unwrap();

@@ -211,6 +211,58 @@ fn somebody_elses_edit_is_not_written_over() {
     assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
 }
 
+/// Whatever a path says, it stays in the view.
+#[test]
+fn random_paths_never_reach_the_host() {
+    let dir = sample();
+    let secret = dir.path().parent().unwrap().join(dir.path().file_name().unwrap()).join("sub/b");
+    fs::create_dir(dir.path().join("inner")).unwrap();
+    symlink(&secret, dir.path().join("inner/absolute")).unwrap();
+    symlink("../sub/b", dir.path().join("inner/above")).unwrap();
+    symlink("loop", dir.path().join("inner/loop")).unwrap();
+    symlink("..", dir.path().join("inner/dots")).unwrap();
+    fs::write(dir.path().join("inner/file"), "inside").unwrap();
+    tick();
+    let view = host(&dir.path().join("inner"), Freshness::Frozen);
+    let names: [&[u8]; 14] = [
+        b"..",
+        b".",
+        b"",
+        b"m",
+        b"file",
+        b"absolute",
+        b"above",
+        b"loop",
+        b"dots",
+        b"\xff\xfe",
+        b"new",
+        b"..\\",
+        b"a\0b",
+        &[b'x'; 300],
+    ];
+    let mut dice = crate::dice::Dice::new(5);
+    for round in 0..20_000 {
+        let count = 1 + dice.below(8);
+        let parts: Vec<&[u8]> = (0..count).map(|_| dice.of(&names)).collect();
+        let path = [&b"/m/"[..], &parts.join(&b'/')].concat();
+        if let Ok(bytes) = view.read(&path) {
+            assert!(bytes == "inside" || bytes == "mine", "{round}: {}", path.escape_ascii());
+        }
+        match dice.below(5) {
+            0 => drop(view.write(&path, "mine")),
+            1 => drop(view.make_dir(&path, 0o755)),
+            2 => drop(view.remove_file(&path)),
+            3 => drop(view.resolve(&path).map(|at| assert!(at.starts_with(b"/")))),
+            _ => drop(view.list(&path)),
+        }
+        if let Ok(clean) = fractal_model::SandboxPath::parse(&path) {
+            assert!(clean.components().all(|name| name != b".." && !name.contains(&0)));
+        }
+    }
+    assert_eq!(fs::read_to_string(dir.path().join("sub/b")).unwrap(), "bee");
+    assert_eq!(fs::read_dir(dir.path().join("inner")).unwrap().count(), 5);
+}
+
 #[test]
 fn a_volume_outlives_the_views_that_write_it() {
     let dir = tempfile::tempdir().unwrap();

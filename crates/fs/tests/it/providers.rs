@@ -2,8 +2,8 @@
 
 use crate::common::{kind, mounted, path, text};
 use fractal_fs::{
-    Access, Bounds, Call, Freshness, Item, ItemKind, Kind, Made, Memory, Mount, Other, Provider,
-    Text, Vfs,
+    Access, Call, Freshness, Item, ItemKind, Kind, Made, Memory, Mount, Other, Provider,
+    ProviderBounds, Text, Vfs,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,17 +15,17 @@ const LIVE: Freshness = Freshness::Live(Duration::ZERO);
 /// Long enough for any machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-fn small() -> Bounds {
-    Bounds { time_max: PATIENCE, bytes_max: 1000, names_max: 10, late_max: 2 }
+fn small() -> ProviderBounds {
+    ProviderBounds { time_max: PATIENCE, bytes_max: 1000, names_max: 10, late_max: 2 }
 }
 
-fn hasty() -> Bounds {
-    Bounds { time_max: Duration::from_millis(200), ..small() }
+fn hasty() -> ProviderBounds {
+    ProviderBounds { time_max: Duration::from_millis(200), ..small() }
 }
 
 /// A view in which `/m/f` is made by a function.
 fn made<M: Into<Made>>(
-    bounds: Bounds,
+    bounds: ProviderBounds,
     read: impl Fn(&fractal_fs::Context) -> Result<M, String> + Send + Sync + 'static,
 ) -> Vfs {
     let provider = Provider::new(bounds).file("f", Call::default().reads(read)).unwrap();
@@ -119,7 +119,7 @@ fn a_panic_and_an_error_are_errors_of_the_file() {
 
 #[test]
 fn a_provider_that_asks_for_itself_is_told_so() {
-    let bounds = Bounds { time_max: PATIENCE, ..Bounds::default() };
+    let bounds = ProviderBounds { time_max: PATIENCE, ..ProviderBounds::default() };
     let view =
         made(bounds, |context| context.view.read(b"/m/f").map_err(|error| error.to_string()));
     let error = view.read("/m/f").unwrap_err();
@@ -205,14 +205,14 @@ mod commands {
     use super::*;
     use fractal_fs::Command;
 
-    fn ran(bounds: Bounds, program: &str, args: &[&str]) -> Vfs {
+    fn ran(bounds: ProviderBounds, program: &str, args: &[&str]) -> Vfs {
         let command = Command::new(program, args.iter().copied());
         mounted(Arc::new(Provider::new(bounds).file("f", command).unwrap()), LIVE)
     }
 
     #[test]
     fn what_a_program_prints_is_the_file() {
-        let bounds = Bounds { time_max: PATIENCE, ..Bounds::default() };
+        let bounds = ProviderBounds { time_max: PATIENCE, ..ProviderBounds::default() };
         let view = ran(bounds, "printf", &["%s|", "a b", "$HOME; rm -rf /"]);
         assert_eq!(text(&view, "/m/f"), "a b|$HOME; rm -rf /|", "no shell between");
         let view = ran(bounds, "sh", &["-c", "echo $FRACTAL_PATH; echo why >&2; exit 3"]);
@@ -220,7 +220,7 @@ mod commands {
         assert!(error.contains("exit status: 3: why"), "{error}");
         let view = ran(bounds, "no-such-program-anywhere", &[]);
         assert!(view.read("/m/f").unwrap_err().to_string().contains("no-such-program-anywhere"));
-        let view = ran(Bounds { bytes_max: 1000, ..bounds }, "cat", &["/dev/zero"]);
+        let view = ran(ProviderBounds { bytes_max: 1000, ..bounds }, "cat", &["/dev/zero"]);
         assert!(view.read("/m/f").unwrap_err().to_string().contains("more than 1000 bytes"));
     }
 
@@ -229,7 +229,8 @@ mod commands {
         let dir = tempfile::tempdir().unwrap();
         let pids = dir.path().join("pids");
         let script = format!("sleep 1000 & echo $! >{0}; echo $$ >>{0}; wait", pids.display());
-        let bounds = Bounds { time_max: Duration::from_secs(2), ..Bounds::default() };
+        let bounds =
+            ProviderBounds { time_max: Duration::from_secs(2), ..ProviderBounds::default() };
         let view = ran(bounds, "sh", &["-c", &script]);
         let error = view.read("/m/f").unwrap_err().to_string();
         assert!(error.contains("was ended") || error.contains("no answer within"), "{error}");
@@ -277,7 +278,7 @@ mod http {
         url
     }
 
-    fn asked(bounds: Bounds, url: &str) -> Vfs {
+    fn asked(bounds: ProviderBounds, url: &str) -> Vfs {
         let provider = Provider::new(bounds).file("f.json", HttpJson::get(url)).unwrap();
         mounted(Arc::new(provider), LIVE)
     }
@@ -292,7 +293,7 @@ mod http {
     #[test]
     fn json_is_a_file_and_anything_else_an_error() {
         let check = |answer: String, expect: &str| {
-            let view = asked(Bounds { bytes_max: 100, ..small() }, &server(Some(answer)));
+            let view = asked(ProviderBounds { bytes_max: 100, ..small() }, &server(Some(answer)));
             let got = view.read("/m/f.json").map_or_else(
                 |error| error.to_string(),
                 |bytes| String::from_utf8(bytes.to_vec()).unwrap(),

@@ -289,3 +289,21 @@ fn corrupt_trees_are_refused() {
     let claim = [&b"FRTREES\x01B"[..], &[0xff, 0xff, 0xff, 0xff, 0x07]].concat();
     assert_eq!(refused(&claim).kind, Kind::Source);
 }
+
+#[test]
+fn holes_that_a_format_cannot_say_are_refused_when_they_are_large() {
+    let view = Vfs::default();
+    view.create("/holes", 0o644).unwrap();
+    view.write_at("/holes", 1 << 40, b"end").unwrap();
+    assert_eq!(kind(view.export_zip(&path("/"), std::io::sink())), Kind::TooLarge);
+    assert_eq!(kind(view.export_json(&path("/"))), Kind::TooLarge);
+    let mut bytes = Vec::new();
+    view.export_tar(&path("/"), &mut bytes).unwrap();
+    assert!(bytes.len() < 20_000, "{}", bytes.len());
+    let other = Vfs::default();
+    other.import_archive(&path("/"), &archive(bytes)).unwrap();
+    assert_eq!(other.read_range("/holes", 1 << 40..u64::MAX).unwrap(), "end");
+    let saved = saved(&other, &["t"], &[other.tree()]);
+    let back = load(&saved[..], LoadBounds::default()).unwrap();
+    assert_eq!(view.at(&back[0].1).stat("/holes").unwrap().size, (1 << 40) + 3);
+}

@@ -16,6 +16,7 @@ use super::{Ask, Item, ItemKind, Source};
 use crate::content::READ_BYTES_MAX;
 use crate::error::{Fault, Kind};
 use crate::name::NAME_BYTES_MAX;
+use crate::tree::DEPTH_MAX;
 use bytes::Bytes;
 use fractal_model::SandboxPath;
 use std::collections::BTreeMap;
@@ -44,6 +45,9 @@ impl Default for ArchiveBounds {
 
 /// What is unpacked before anybody asks about the ratio.
 const RATIO_FREE_BYTES: u64 = 1 << 20;
+
+/// The most memory that names, links and attributes of an archive may take.
+const NAMES_BYTES_MAX: u64 = 512 << 20;
 
 /// An archive as a source.
 pub struct Archive {
@@ -85,6 +89,11 @@ pub(crate) enum Place {
 }
 
 impl Place {
+    /// Bytes of data; holes take none.
+    pub(crate) fn held(&self) -> u64 {
+        self.extents().iter().map(|extent| extent.end - extent.start).sum()
+    }
+
     pub(crate) fn size(&self) -> u64 {
         match self {
             Place::Pieces(size, _) => *size,
@@ -131,6 +140,9 @@ impl Archive {
         for member in &members {
             let (item, place) = member.item(&index)?;
             index.put(&member.path, item, place)?;
+            if index.held() > NAMES_BYTES_MAX {
+                return Err(too_many_names());
+            }
         }
         Ok(Archive { store, form, members, index, cursor: Mutex::new(None), bounds, shown })
     }
@@ -247,11 +259,21 @@ struct Count<'a> {
     bounds: &'a ArchiveBounds,
     entries: u64,
     bytes: u64,
+    names: u64,
 }
 
 impl Count<'_> {
     fn new(bounds: &ArchiveBounds) -> Count<'_> {
-        Count { bounds, entries: 0, bytes: 0 }
+        Count { bounds, entries: 0, bytes: 0, names: 0 }
+    }
+
+    /// Names, links and attributes, which stay in memory.
+    fn add_names(&mut self, bytes: u64) -> Result<(), Fault> {
+        self.names = self.names.saturating_add(bytes);
+        match self.names > NAMES_BYTES_MAX {
+            true => Err(too_many_names()),
+            false => Ok(()),
+        }
     }
 
     fn add(&mut self, bytes: u64) -> Result<(), Fault> {
@@ -279,7 +301,8 @@ fn path_of(name: &[u8]) -> Result<SandboxPath, Fault> {
     let path = SandboxPath::parse(name).map_err(|error| {
         Fault::because(Kind::Invalid, format!("the archive names {}: {error}", shown()))
     })?;
-    if path.components().any(|name| name.len() > NAME_BYTES_MAX) {
+    let deep = path.components().count() as u32 > DEPTH_MAX;
+    if deep || path.components().any(|name| name.len() > NAME_BYTES_MAX) {
         return Err(Fault::because(Kind::NameTooLong, format!("the archive names {}", shown())));
     }
     Ok(path)
@@ -292,6 +315,11 @@ fn target_of(path: &SandboxPath, target: &[u8]) -> Result<Vec<u8>, Fault> {
         true => Err(corrupt(format!("the link {path} leads nowhere"))),
         false => Ok(target.to_vec()),
     }
+}
+
+fn too_many_names() -> Fault {
+    let reason = format!("the archive's names take more than {NAMES_BYTES_MAX} bytes");
+    Fault::because(Kind::TooLarge, reason)
 }
 
 fn corrupt(reason: impl Into<String>) -> Fault {

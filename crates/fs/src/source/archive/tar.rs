@@ -29,7 +29,7 @@ pub(super) fn scan(stream: &mut Stream, bounds: &ArchiveBounds) -> Result<Vec<Me
     while let Some((header, extra)) = scan.next_header(&mut count)? {
         let member = scan.member(&header, extra)?;
         let size = match &member {
-            Some(Member { kind: MemberKind::File(place), .. }) => place.size(),
+            Some(Member { kind: MemberKind::File(place), .. }) => place.held(),
             _ => 0,
         };
         count.add(size)?;
@@ -99,6 +99,7 @@ impl Scan<'_> {
                 _ => return Ok(Some((header, extra))),
             }
             count.add(0)?;
+            count.add_names(header.entry_size().map_err(broken)?)?;
         }
     }
 

@@ -47,6 +47,7 @@ pub(super) fn scan(store: &Arc<Store>, bounds: &ArchiveBounds) -> Result<Vec<Mem
         let way = record.wayfinder();
         let size = way.uncompressed_size_hint();
         count.add(size)?;
+        count.add_names(record.file_path().len() as u64)?;
         check_ratio(way.compressed_size_hint(), size, bounds.ratio_max)?;
         let entry = zip.get_entry(way).map_err(|error| corrupt(error.to_string()))?;
         ranges.push(entry.compressed_data_range());

@@ -97,7 +97,10 @@ impl Source for Host {
             let reason = format!("{} bytes; read it in ranges", stat.st_size);
             return Err(Fault::because(Kind::TooLarge, reason));
         }
-        let bytes = read_range(&file, 0..READ_BYTES_MAX, stat.st_size as u64)?;
+        // One byte more than there should be tells that there is more.
+        let size = stat.st_size as u64;
+        let end = if ask.frozen_ns.is_some() { size + 1 } else { READ_BYTES_MAX };
+        let bytes = read_range(&file, 0..end, size)?;
         self.check_after(&file, &stat, ask)?;
         Ok(bytes)
     }

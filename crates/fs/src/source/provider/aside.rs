@@ -1,6 +1,6 @@
 //! Work on another thread, of which nobody waits longer than agreed.
 
-use super::Bounds;
+use super::ProviderBounds;
 use crate::error::{Fault, Kind};
 use crate::source::chain;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ pub(super) struct Aside {
 impl Aside {
     pub(super) fn run<T: Send + 'static>(
         &self,
-        bounds: &Bounds,
+        bounds: &ProviderBounds,
         work: impl FnOnce() -> Result<T, String> + Send + 'static,
     ) -> Result<T, Fault> {
         let late = self.late.load(Ordering::SeqCst);

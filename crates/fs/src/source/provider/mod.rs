@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 /// How far a provider may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ProviderBounds {
     /// How long one answer may take.
     pub time_max: Duration,
     /// The most bytes of a file.
@@ -43,9 +43,9 @@ pub struct Bounds {
     pub late_max: usize,
 }
 
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds {
+impl Default for ProviderBounds {
+    fn default() -> ProviderBounds {
+        ProviderBounds {
             time_max: Duration::from_secs(10),
             bytes_max: 64 << 20,
             names_max: 100_000,
@@ -76,7 +76,7 @@ pub struct Context {
 pub enum Made {
     /// All of it.
     Bytes(Bytes),
-    /// A stream; more than [`Bounds::bytes_max`] is an error.
+    /// A stream; more than [`ProviderBounds::bytes_max`] is an error.
     Stream(Box<dyn Read + Send>),
 }
 
@@ -118,13 +118,13 @@ pub struct Provider {
     index: Index<usize>,
     dirs: Vec<(SandboxPath, usize)>,
     makers: Vec<Arc<dyn Provide>>,
-    bounds: Bounds,
+    bounds: ProviderBounds,
     aside: Aside,
 }
 
 impl Provider {
     /// An empty table with other bounds than the usual ones.
-    pub fn new(bounds: Bounds) -> Provider {
+    pub fn new(bounds: ProviderBounds) -> Provider {
         Provider { bounds, ..Provider::default() }
     }
 
@@ -168,7 +168,9 @@ impl Provider {
         maker: &Arc<dyn Provide>,
         at: SandboxPath,
         ask: &Ask,
-        answer: impl FnOnce(&dyn Provide, &Context, &Bounds) -> Result<T, String> + Send + 'static,
+        answer: impl FnOnce(&dyn Provide, &Context, &ProviderBounds) -> Result<T, String>
+        + Send
+        + 'static,
     ) -> Result<T, Fault> {
         let (maker, bounds) = (maker.clone(), self.bounds);
         let context = Context {

@@ -1,7 +1,7 @@
 //! Bytes into trees.
 
 use super::{BLOB, DIR, END, FILE, LINK, MAGIC, TREE};
-use crate::content::{Content, FILE_BYTES_MAX};
+use crate::content::{Blocks, Content, FILE_BYTES_MAX};
 use crate::entry::{
     Dir, Entries, Entry, File, Link, Map, Meta, SharedFile, Weight, Xattrs, number,
 };
@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub struct LoadBounds {
     /// Bytes of the file, and so of memory for content.
     pub bytes_max: u64,
-    /// Pieces of content, files, links, directories and trees.
+    /// Pieces of content, files, links, directories, names and trees.
     pub records_max: u64,
 }
 
@@ -37,10 +37,11 @@ pub fn load(from: impl Read, bounds: LoadBounds) -> Result<Vec<(String, Tree)>, 
         from,
         sum: Sha256::new(),
         left: bounds.bytes_max,
+        records_left: bounds.records_max,
         records: Vec::new(),
         trees: Vec::new(),
     };
-    let done = loading.all(&bounds);
+    let done = loading.all();
     done.map_err(|fault| fault.at(b"/"))?;
     Ok(loading.trees)
 }
@@ -63,7 +64,9 @@ struct LoadedDir {
 struct Loading<R> {
     from: R,
     sum: Sha256,
+    /// Bytes and records that may still come.
     left: u64,
+    records_left: u64,
     records: Vec<Record>,
     trees: Vec<(String, Tree)>,
 }
@@ -73,7 +76,7 @@ fn corrupt(reason: &str) -> Fault {
 }
 
 impl<R: Read> Loading<R> {
-    fn all(&mut self, bounds: &LoadBounds) -> Result<(), Fault> {
+    fn all(&mut self) -> Result<(), Fault> {
         let mut magic = [0; 8];
         self.exact(&mut magic)?;
         if magic[..7] != MAGIC[..7] {
@@ -92,14 +95,19 @@ impl<R: Read> Loading<R> {
             if sort[0] == END {
                 return self.end(len);
             }
-            if self.records.len() as u64 >= bounds.records_max {
-                let reason = format!("more than {} records", bounds.records_max);
-                return Err(Fault::because(Kind::TooLarge, reason));
-            }
+            self.spend(1)?;
             let body = self.body(len)?;
             let record = self.record(sort[0], body, &mut inodes)?;
             self.records.push(record);
         }
+    }
+
+    /// Counts what takes memory beside the bytes themselves.
+    fn spend(&mut self, records: u64) -> Result<(), Fault> {
+        let left = self.records_left.checked_sub(records);
+        self.records_left =
+            left.ok_or_else(|| Fault::because(Kind::TooLarge, "more records than allowed"))?;
+        Ok(())
     }
 
     fn end(&mut self, len: u64) -> Result<(), Fault> {
@@ -199,10 +207,11 @@ impl<R: Read> Loading<R> {
         record.ok_or_else(|| corrupt("a number leads nowhere"))
     }
 
-    fn file(&self, fields: &mut Fields) -> Result<File, Fault> {
+    fn file(&mut self, fields: &mut Fields) -> Result<File, Fault> {
         let (meta, xattrs) = fields.meta()?;
         let names = u32::try_from(fields.int()?).map_err(|_| corrupt("a file"))?;
         let (size, count) = (fields.int()?, fields.int()?);
+        self.spend(count)?;
         let mut pieces = Vec::new();
         let mut last = 0;
         for _ in 0..count {
@@ -219,9 +228,14 @@ impl<R: Read> Loading<R> {
         Ok(File { names, xattrs, ..File::new(meta, content) })
     }
 
-    fn dir(&self, fields: &mut Fields, inodes: &mut HashMap<u64, u64>) -> Result<LoadedDir, Fault> {
+    fn dir(
+        &mut self,
+        fields: &mut Fields,
+        inodes: &mut HashMap<u64, u64>,
+    ) -> Result<LoadedDir, Fault> {
         let (meta, xattrs) = fields.meta()?;
         let count = fields.int()?;
+        self.spend(count)?;
         let mut map = Map::new();
         let (mut weight, mut depth, mut shared) = (Weight::default(), 0, false);
         for _ in 0..count {
@@ -360,16 +374,15 @@ impl<'a> Fields<'a> {
 
 impl Content {
     fn of_pieces(size: u64, mut pieces: Vec<(u64, Bytes)>) -> Result<Content, Fault> {
+        if size == 0 {
+            return Ok(Content::empty());
+        }
         if let [(0, bytes)] = &mut pieces[..]
             && bytes.len() as u64 == size
         {
             return Ok(Content::Whole(std::mem::take(bytes)));
         }
-        let mut content = Content::empty();
-        content.resize(size)?;
-        for (at, bytes) in pieces {
-            content.write(at, &bytes)?;
-        }
-        Ok(content)
+        let blocks = Blocks::of_pieces(size, pieces).ok_or_else(|| corrupt("a file"))?;
+        Ok(Content::Blocks(blocks))
     }
 }
