@@ -117,8 +117,9 @@ fn an_archive_that_changes_under_us_is_refused() {
     assert_eq!(of(b"no archive at all").err().unwrap().kind, Kind::Invalid);
 }
 
-/// A tar or zip that Python makes of entries that no decent program makes.
-fn hostile(code: &str, suffix: &str) -> Result<Archive, Fault> {
+/// Tars or zips that Python makes of entries that no decent program makes,
+/// one for each piece of code, in one process.
+fn hostile(codes: &[(String, &str)]) -> Vec<Result<Archive, Fault>> {
     let dir = tempfile::tempdir().unwrap();
     let before = r#"
 import tarfile, zipfile, io, struct, warnings
@@ -133,18 +134,28 @@ def zipped(entries, pack=zipfile.ZIP_DEFLATED):
         for name, data in entries: z.writestr(name, data)
 F, D, L, H = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
 "#;
-    python(&format!("{before}{code}"), dir.path());
+    let after = "import os, sys\nfor n, code in enumerate(sys.argv[1:]):\n    \
+                 os.mkdir(str(n)); os.chdir(str(n)); exec(code); os.chdir('..')\n";
+    let all = format!("{before}{after}");
+    let mut args = vec!["-c", &all];
+    args.extend(codes.iter().map(|(code, _)| code.as_str()));
+    run("python3", &args, dir.path());
     let bounds = ArchiveBounds { entries_max: 1000, bytes_max: 8 << 20, ratio_max: 1100 };
-    Archive::open(dir.path().join(format!("a.{suffix}")), bounds)
+    let open = |(number, (_, suffix)): (usize, &(String, &str))| {
+        Archive::open(dir.path().join(format!("{number}/a.{suffix}")), bounds)
+    };
+    codes.iter().enumerate().map(open).collect()
+}
+
+fn hostile_one(code: &str, suffix: &str) -> Archive {
+    hostile(&[(code.to_owned(), suffix)]).remove(0).unwrap()
 }
 
 #[test]
 fn hostile_archives_are_refused_and_say_why() {
-    let check = |code: &str, suffix: &str, expect: Kind, words: &str| {
-        let fault = hostile(code, suffix).err().unwrap_or_else(|| panic!("{code} was taken"));
-        let reason = fault.reason.clone().unwrap_or_default();
-        assert_eq!(fault.kind, expect, "{code}: {reason}");
-        assert!(reason.contains(words), "{code}: {reason}");
+    let mut cases: Vec<(String, &str, Kind, &str)> = Vec::new();
+    let mut check = |code: &str, suffix: &'static str, expect: Kind, words: &'static str| {
+        cases.push((code.to_owned(), suffix, expect, words));
     };
     for name in ["../evil", "a/../../evil", "a/.."] {
         check(&format!("tar([({name:?}, F, '', 1)])"), "tar", Kind::Invalid, "climbs");
@@ -184,8 +195,15 @@ fn hostile_archives_are_refused_and_say_why() {
     let deep = "tar([('a/' * 1500 + 'x', F, '', 0)])";
     check(deep, "tar", Kind::NameTooLong, "a/a/a");
     check("zipped([('a' * 300, 'x')])", "zip", Kind::NameTooLong, "aaa");
+    let codes: Vec<_> = cases.iter().map(|(code, suffix, ..)| (code.clone(), *suffix)).collect();
+    for ((code, _, expect, words), opened) in cases.iter().zip(hostile(&codes)) {
+        let fault = opened.err().unwrap_or_else(|| panic!("{code} was taken"));
+        let reason = fault.reason.clone().unwrap_or_default();
+        assert_eq!(fault.kind, *expect, "{code}: {reason}");
+        assert!(reason.contains(words), "{code}: {reason}");
+    }
     // A link that leads out is a link of the view, and leads nowhere.
-    let archive = hostile("tar([('l', L, '../../../../etc/passwd', 0)])", "tar").unwrap();
+    let archive = hostile_one("tar([('l', L, '../../../../etc/passwd', 0)])", "tar");
     assert_eq!(kind(mounted(Arc::new(archive), Freshness::Frozen).read("/m/l")), Kind::NotFound);
 }
 
@@ -194,11 +212,11 @@ fn what_a_zip_says_of_its_size_is_checked() {
     let lie = "zipped([('a', 'x' * 5000)])\nd = bytearray(open('a.zip', 'rb').read())\n\
                c = d.rindex(b'PK\\x01\\x02')\nd[c + 24:c + 28] = struct.pack('<I', 10)\n\
                open('a.zip', 'wb').write(d)";
-    let view = mounted(Arc::new(hostile(lie, "zip").unwrap()), Freshness::Frozen);
+    let view = mounted(Arc::new(hostile_one(lie, "zip")), Freshness::Frozen);
     assert_eq!(kind(view.read("/m/a")), Kind::Source);
     let sum = "zipped([('a', 'x' * 5000)], zipfile.ZIP_STORED)\nd = bytearray(open('a.zip', 'rb').read())\n\
                d[100] ^= 1\nopen('a.zip', 'wb').write(d)";
-    let view = mounted(Arc::new(hostile(sum, "zip").unwrap()), Freshness::Frozen);
+    let view = mounted(Arc::new(hostile_one(sum, "zip")), Freshness::Frozen);
     assert_eq!(kind(view.read("/m/a")), Kind::Source);
 }
 
