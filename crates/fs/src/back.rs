@@ -33,7 +33,7 @@ impl Vfs {
             let tree = |root: Arc<Dir>| Tree { root, ..state.top.clone() };
             Ok((tree(was), tree(is), mount.source.clone()))
         })?;
-        let mut changes = self.asking(&path, |answers| change::between(&old, &new, answers))?;
+        let changes = self.asking(&path, |answers| change::between(&old, &new, answers))?;
         let edits = self.asking(&path, |answers| {
             let mut edits = Vec::new();
             for change in &changes {
@@ -58,7 +58,6 @@ impl Vfs {
             self.write_one(&*source, at, &place, &edit)?;
         }
         self.show_anew(at)?;
-        changes.retain(|change| change.path != SandboxPath::root());
         Ok(changes)
     }
 

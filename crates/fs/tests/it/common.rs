@@ -29,6 +29,7 @@ pub fn kind<T: std::fmt::Debug>(done: Result<T, FsError>) -> Kind {
 
 /// Every entry of a view below a path, as lines that tell all about it but
 /// inodes and times of change.
+#[cfg(all(unix, feature = "archive"))]
 pub fn all(view: &Vfs, below: &[u8]) -> Vec<String> {
     let mut lines = Vec::new();
     for listed in view.list(below).unwrap() {

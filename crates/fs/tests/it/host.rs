@@ -186,6 +186,28 @@ fn what_is_written_back_stands_on_the_host() {
 }
 
 #[test]
+fn a_file_that_became_a_directory_and_back_is_written_back() {
+    let dir = sample();
+    let policy = WriteBack::to(dir.path());
+    let host = Host::open_for_writing(dir.path(), &policy).unwrap();
+    let view = mounted(Arc::new(host), Freshness::Frozen);
+    view.remove_file("/m/a.txt").unwrap();
+    view.write_all("/m/a.txt/inside", "now a directory").unwrap();
+    view.remove_all("/m/sub").unwrap();
+    view.write("/m/sub", "now a file").unwrap();
+    view.remove_file("/m/near").unwrap();
+    view.write("/m/near", "now a file").unwrap();
+    view.write_back(&path("/m")).unwrap();
+    assert_eq!(fs::read_to_string(dir.path().join("a.txt/inside")).unwrap(), "now a directory");
+    assert_eq!(fs::read_to_string(dir.path().join("sub")).unwrap(), "now a file");
+    assert!(dir.path().join("near").symlink_metadata().unwrap().is_file());
+    view.remove_all("/m/a.txt").unwrap();
+    view.symlink("/m/a.txt", "sub").unwrap();
+    view.write_back(&path("/m")).unwrap();
+    assert_eq!(fs::read_link(dir.path().join("a.txt")).unwrap(), Path::new("sub"));
+}
+
+#[test]
 fn somebody_elses_edit_is_not_written_over() {
     let dir = sample();
     let host = Host::open_for_writing(dir.path(), &WriteBack::to(dir.path())).unwrap();

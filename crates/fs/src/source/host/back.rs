@@ -57,6 +57,12 @@ pub(super) fn write(root: &Beneath, at: &SandboxPath, edit: &Edit) -> Result<(),
         return Ok(());
     }
     check_before(&dir, name, now.as_ref(), &edit.before)?;
+    // Nothing but a directory is renamed over one; it is empty by now.
+    if now.as_ref().is_some_and(|now| kind(now) == FileType::Directory)
+        && matches!(edit.after, After::File(..) | After::Link(_))
+    {
+        remove(&dir, name, now.as_ref())?;
+    }
     // A new name must not replace what comes up meanwhile.
     let new = edit.before == Before::Nothing;
     match &edit.after {
