@@ -217,9 +217,11 @@ impl Map {
         self.root.get_mut(hash(name), 0, name)
     }
 
-    /// Puts an entry under a name, over the one that was there.
-    pub(crate) fn insert(&mut self, name: Name, entry: Entry) {
-        self.len += usize::from(self.root.insert(hash(name.bytes()), 0, name, entry));
+    /// Puts an entry under a name; whether one was there before.
+    pub(crate) fn insert(&mut self, name: Name, entry: Entry) -> bool {
+        let new = self.root.insert(hash(name.bytes()), 0, name, entry);
+        self.len += usize::from(new);
+        !new
     }
 
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Entry> {
