@@ -96,8 +96,3 @@ pub(crate) static ALL: &[OwnCommand] = &[
     partly("zcat", zcat::call, zcat::instead),
     partly("zip", zip::call, zip::instead),
 ];
-
-/// Whether a command of this name is ours.
-pub(crate) fn is_own(name: &str) -> bool {
-    ALL.iter().any(|command| command.name == name)
-}
