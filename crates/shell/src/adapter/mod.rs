@@ -7,6 +7,7 @@
 mod call;
 mod devices;
 mod files;
+mod memory;
 mod stubs;
 
 use crate::command::Command;
@@ -32,6 +33,7 @@ pub(crate) struct Session {
     shared: Shared,
     runtime: tokio::runtime::Runtime,
     output_bytes_max: usize,
+    memory_bytes_max: usize,
     /// What `set -o` switched on, which bashkit forgets after each script.
     options: Vec<&'static str>,
     /// Whether any script so far may have used `set`; looking is not free.
@@ -86,9 +88,16 @@ impl Session {
             .enable_time()
             .build()
             .expect("a runtime on this thread with nothing but a clock takes no resources");
-        let output_bytes_max = settings.output_bytes_max;
-        let options = Vec::new();
-        Session { bash, registry, shared, runtime, output_bytes_max, options, may_set: false }
+        Session {
+            bash,
+            registry,
+            shared,
+            runtime,
+            output_bytes_max: settings.output_bytes_max,
+            memory_bytes_max: settings.memory_bytes_max,
+            options: Vec::new(),
+            may_set: false,
+        }
     }
 
     pub(crate) fn cancel_flag(&self) -> Arc<AtomicBool> {
@@ -127,7 +136,27 @@ impl Session {
         if self.may_set {
             self.keep_options();
         }
-        outcome(done, stdout, stderr)
+        let out_of_memory =
+            matches!(&done, Err(bashkit::Error::ResourceLimit(LimitExceeded::Memory(_))));
+        let mut outcome = outcome(done, stdout, stderr);
+        if outcome.ended != Ended::Exited {
+            self.end_jobs();
+        }
+        if out_of_memory {
+            for name in memory::make_room(&mut self.bash, self.memory_bytes_max) {
+                outcome.stderr.extend_from_slice(format!("bash: forgot ${name}\n").as_bytes());
+            }
+        }
+        outcome
+    }
+
+    /// What a stopped script left in the background would hold up the next
+    /// one, which ends when all jobs have.
+    fn end_jobs(&mut self) {
+        self.bash.cancellation_token().store(false, Ordering::Relaxed);
+        let kill = "builtin kill -9 $(builtin jobs -p) 2> /dev/null";
+        // How it ends does not matter: there may be no job.
+        let _ = self.runtime.block_on(self.bash.exec(kill));
     }
 
     fn keep_options(&mut self) {

@@ -23,6 +23,7 @@ fn cancelled(script: &'static str) {
     assert!(start.elapsed() < Duration::from_secs(30), "{script}");
     assert_eq!(text(&outcome.stdout), "begun\n", "{script}");
     assert_eq!(run(&mut shell, "echo next; f() { echo f; }; f"), "next\nf\n", "after {script}");
+    assert!(start.elapsed() < Duration::from_secs(40), "{script}: the next one waited");
 }
 
 #[test]
