@@ -64,7 +64,6 @@ fn what_was_said_before_a_timeout_is_kept() {
 fn endless_output_is_cut_and_says_so() {
     for script in [
         "while :; do echo 0123456789; done",
-        "yes | sed s/y/n/",
         "seq 1 100000000",
         "cat /dev/zero /dev/zero | tr '\\0' x",
     ] {
