@@ -10,6 +10,7 @@ use equivalent::{Comparable, Equivalent};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use std::cmp::Ordering;
+use std::ops::Bound;
 
 #[derive(Clone, Default)]
 pub(crate) struct Map(OrdMap<Key, Entry>);
@@ -99,6 +100,13 @@ impl Map {
         let mut all: Vec<_> = self.iter().collect();
         all.sort_unstable_by(|a, b| a.0.cmp(b.0));
         all
+    }
+
+    /// From a hash on, in the order of hashes.
+    pub(crate) fn from(&self, hash: u64) -> impl Iterator<Item = (u64, &Name, &Entry)> {
+        let first = Wanted { hash, name: b"" };
+        let range = self.0.range::<_, Wanted>((Bound::Included(first), Bound::Unbounded));
+        range.map(|(key, entry)| (key.hash, &key.name, entry))
     }
 
     /// Whether both are the same value in memory.

@@ -165,7 +165,12 @@ impl Vfs {
         let path = path.as_ref();
         self.reading(path, |state, answers| {
             let found = state.find(path, Last::Follow, answers)?;
-            Ok(found.file()?.content.extents())
+            let content = &found.file()?.content;
+            match content.len() {
+                Some(_) => Ok(content.extents()),
+                // Nobody knows how much there is until it is made.
+                None => Ok(answers.content(content)?.extents()),
+            }
         })
     }
 
@@ -225,7 +230,7 @@ enum Part {
 }
 
 /// Asks the source for a file whose size is not known otherwise.
-fn stat(reached: Reached, answers: &Answers) -> Result<Stat, Stop> {
+pub(crate) fn stat(reached: Reached, answers: &Answers) -> Result<Stat, Stop> {
     Ok(match reached {
         // One name, as filesystems say that do not count: a 2 would tell
         // `find` that there are no directories below.
