@@ -12,8 +12,8 @@ use crate::rules::{Access, Rules};
 use crate::source::{Answers, Freshness, LazyDir, Origin, Source, Stop};
 use crate::tree::Tree;
 use crate::walk::{Last, Walk};
-use fractal_model::{Change, SandboxPath};
 use crate::watch::{Given, Watchers};
+use fractal_model::{Change, SandboxPath};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -85,9 +85,7 @@ pub(crate) fn nanoseconds(time: TimeOrNow) -> i64 {
     };
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
-        Err(before) => {
-            i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |ns| -ns)
-        }
+        Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |ns| -ns),
     }
 }
 

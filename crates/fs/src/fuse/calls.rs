@@ -9,9 +9,9 @@ use crate::error::Kind;
 use crate::{NewMeta, Paged, Vfs};
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek,
+    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use std::ffi::OsStr;
 use std::io;
@@ -334,7 +334,8 @@ impl Filesystem for Server {
                 return reply.add(inode, next, name, &Duration::ZERO, &own, GENERATION);
             };
             // What has no size yet is looked up when it is wanted.
-            let unsized_stat = crate::Stat { kind: page.listed.kind, size: 0, held: 0, ..stat.clone() };
+            let unsized_stat =
+                crate::Stat { kind: page.listed.kind, size: 0, held: 0, ..stat.clone() };
             let unsized_stat = crate::Stat { inode: page.listed.inode, ..unsized_stat };
             let (known, remember) = match &page.stat {
                 Some(known) => (known, remember),
@@ -401,7 +402,8 @@ impl Filesystem for Server {
 
     fn listxattr(&self, _: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
         let done = self.on(inode.0, |view, path| view.xattrs(path));
-        let list = |names: Vec<Vec<u8>>| names.into_iter().flat_map(|name| [name, vec![0]].concat());
+        let list =
+            |names: Vec<Vec<u8>>| names.into_iter().flat_map(|name| [name, vec![0]].concat());
         sized(reply, size, done.map(|names| list(names).collect()));
     }
 

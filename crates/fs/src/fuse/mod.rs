@@ -150,9 +150,8 @@ pub fn mount(view: &Vfs, dir: &Path, options: Options) -> Result<Mounted, MountE
         })
     };
     let server = std::thread::Builder::new().name("fuse".to_owned()).spawn(serve);
-    let server = server.map_err(|cause| {
-        MountError::Refused { doing: "mount", dir: dir.clone(), cause }
-    })?;
+    let server =
+        server.map_err(|cause| MountError::Refused { doing: "mount", dir: dir.clone(), cause })?;
     system::number(&mut mount, &dir);
     Ok(Mounted { dir, mount, server: Some(server), outside })
 }

@@ -176,9 +176,7 @@ impl Server {
                 Ok((Stat { names: 0, ..stat }, path))
             }
             Where::Ended(stat) => Ok((Stat { names: 0, ..*stat }, Vec::new())),
-            Where::Named(_) => {
-                self.on(inode, |view, path| Ok((view.lstat(path)?, path.to_vec())))
-            }
+            Where::Named(_) => self.on(inode, |view, path| Ok((view.lstat(path)?, path.to_vec()))),
         }
     }
 

@@ -30,8 +30,7 @@ pub(super) fn mount(
     dir: &Path,
     options: &Options,
 ) -> Result<(Session<Server>, Mount), MountError> {
-    let refused =
-        |cause| MountError::Refused { doing: "mount", dir: dir.to_owned(), cause };
+    let refused = |cause| MountError::Refused { doing: "mount", dir: dir.to_owned(), cause };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut config = Config::default();
     config.n_threads = Some(threads.clamp(*THREADS.start(), *THREADS.end()));
@@ -62,8 +61,7 @@ pub(super) fn mount(
 }
 
 fn mount_as_root(dir: &Path, options: &Options) -> Result<OwnedFd, MountError> {
-    let device =
-        rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     let device = device.map_err(|cause| MountError::NoDevice(cause.into()))?;
     // The kernel checks permissions itself, and any user may come in as far
     // as those let them.
@@ -118,9 +116,8 @@ pub(super) fn number(mount: &mut Mount, dir: &Path) {
 
 pub(super) fn clean(dir: &Path) -> Result<(), MountError> {
     match rustix::fs::statfs(dir) {
-        Err(Errno::NOTCONN | Errno::CONNABORTED) => detach(dir).map_err(|cause| {
-            MountError::Refused { doing: "unmount", dir: dir.to_owned(), cause }
-        }),
+        Err(Errno::NOTCONN | Errno::CONNABORTED) => detach(dir)
+            .map_err(|cause| MountError::Refused { doing: "unmount", dir: dir.to_owned(), cause }),
         Err(Errno::NOENT) => Ok(()),
         Err(cause) => Err(MountError::Place { dir: dir.to_owned(), cause: cause.into() }),
         Ok(stat) if is_ours(dir, stat.f_type) => Err(MountError::Alive { dir: dir.to_owned() }),

@@ -5,9 +5,9 @@
 //! forgets it. A path made from this table may be out of date by the time it
 //! is used, so it is only ever used with the inode it must lead to.
 
+use crate::Name;
 use crate::error::Kind;
 use crate::read::Stat;
-use crate::Name;
 use fractal_model::EntryKind;
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, HashMap};

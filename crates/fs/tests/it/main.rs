@@ -5,6 +5,7 @@
 mod changes;
 mod dice;
 mod forks;
+mod inodes;
 mod oracle;
 mod rules;
 mod sources;
