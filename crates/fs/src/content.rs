@@ -262,10 +262,13 @@ impl Blocks {
             }
             let block = self.map.get_mut(&number).expect("put there above").edit();
             let before = block.len();
-            if block.len() < part.end {
-                block.resize(part.end, 0);
+            if block.len() < part.start {
+                block.resize(part.start, 0);
             }
-            block[part].copy_from_slice(piece);
+            // What lies behind its end is not cleared before it is written.
+            let (over, behind) = piece.split_at(piece.len().min(block.len() - part.start));
+            block[part.start..part.start + over.len()].copy_from_slice(over);
+            block.extend_from_slice(behind);
             self.held += (block.len() - before) as u64;
         }
         self.len = self.len.max(end);

@@ -3,10 +3,10 @@
 //! No handles are kept: the kernel knows an open file by its inode, and is
 //! told that there is nothing to say about opening and closing.
 
-use super::attr::{attr, errno_of, kind, missing, nanoseconds};
-use super::server::{Server, checked};
+use super::attr::{attr, kind, missing, nanoseconds};
+use super::server::{Answer, Server};
 use crate::error::Kind;
-use crate::{NewMeta, Paged, Vfs};
+use crate::{Fault, NewMeta, Stat};
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
     Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr,
@@ -22,15 +22,6 @@ use std::time::{Duration, SystemTime};
 /// The largest write in one request.
 const WRITE_BYTES_MAX: u32 = 1 << 20;
 
-/// How many names are taken from a directory at once.
-const PAGE_NAMES: usize = 64;
-
-/// How often a file is looked for while it is given another name.
-const TRIES_MAX: u32 = 100;
-
-/// Places in a directory before its first name: the start, `.` and `..`.
-const DOTS: u64 = 3;
-
 /// Inodes are never used again.
 const GENERATION: Generation = Generation(0);
 
@@ -42,12 +33,6 @@ const FILE_REGULAR: u32 = 0o100_000;
 const APPEND: i32 = 0o2000;
 const XATTR_CREATE: i32 = 1;
 const XATTR_REPLACE: i32 = 2;
-const SEEK_DATA: i32 = 3;
-const SEEK_HOLE: i32 = 4;
-const KEEP_SIZE: i32 = 1;
-const PUNCH_HOLE: i32 = 2;
-const ZERO_RANGE: i32 = 16;
-
 /// What is asked for where the kernel has it.
 const WISHES: [InitFlags; 8] = [
     InitFlags::FUSE_DO_READDIRPLUS,
@@ -102,7 +87,7 @@ impl Filesystem for Server {
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        answer!(reply, self.about(inode.0), |reply: ReplyAttr, told: super::server::Answer| {
+        answer!(reply, self.about(inode.0), |reply: ReplyAttr, told: Answer| {
             reply.attr(&told.remember, &told.attr)
         });
     }
@@ -127,7 +112,7 @@ impl Filesystem for Server {
     ) {
         let new = NewMeta { mode, uid, gid, modified_ns: modified.map(nanoseconds) };
         let done = self.set(inode.0, size, new).and_then(|()| self.about(inode.0));
-        answer!(reply, done, |reply: ReplyAttr, told: super::server::Answer| {
+        answer!(reply, done, |reply: ReplyAttr, told: Answer| {
             reply.attr(&told.remember, &told.attr)
         });
     }
@@ -333,13 +318,15 @@ impl Filesystem for Server {
             let Some(page) = page else {
                 return reply.add(inode, next, name, &Duration::ZERO, &own, GENERATION);
             };
-            // What has no size yet is looked up when it is wanted.
-            let unsized_stat =
-                crate::Stat { kind: page.listed.kind, size: 0, held: 0, ..stat.clone() };
-            let unsized_stat = crate::Stat { inode: page.listed.inode, ..unsized_stat };
+            let unknown;
             let (known, remember) = match &page.stat {
                 Some(known) => (known, remember),
-                None => (&unsized_stat, Duration::ZERO),
+                // What has no size yet is looked up when it is wanted.
+                None => {
+                    let (kind, inode) = (page.listed.kind, page.listed.inode);
+                    unknown = Stat { kind, inode, size: 0, held: 0, ..stat.clone() };
+                    (&unknown, Duration::ZERO)
+                }
             };
             let attr = attr(known.inode, known);
             let full = reply.add(attr.ino, next, name, &remember, &attr, GENERATION);
@@ -382,10 +369,8 @@ impl Filesystem for Server {
                 Err(error) => return Err(error),
             };
             match there {
-                true if flags == XATTR_CREATE => Err(crate::Fault::new(Kind::Exists).at(path)),
-                false if flags == XATTR_REPLACE => {
-                    Err(crate::Fault::new(Kind::NoAttribute).at(path))
-                }
+                true if flags == XATTR_CREATE => Err(Fault::new(Kind::Exists).at(path)),
+                false if flags == XATTR_REPLACE => Err(Fault::new(Kind::NoAttribute).at(path)),
                 _ => view.set_xattr(path, name, value),
             }
         });
@@ -462,7 +447,7 @@ impl Filesystem for Server {
     }
 }
 
-fn entry(reply: ReplyEntry, told: super::server::Answer) {
+fn entry(reply: ReplyEntry, told: Answer) {
     reply.entry(&told.remember, &told.attr, GENERATION);
 }
 
@@ -479,165 +464,5 @@ fn sized(reply: ReplyXattr, size: u32, value: Result<Vec<u8>, Errno>) {
         Ok(value) if value.len() > size as usize => reply.error(Errno::ERANGE),
         Ok(value) => reply.data(&value),
         Err(error) => reply.error(error),
-    }
-}
-
-impl Server {
-    fn set(&self, inode: u64, size: Option<u64>, new: NewMeta) -> Result<(), Errno> {
-        if let Some(size) = size {
-            self.on(inode, |view, path| view.truncate(path, size))?;
-        }
-        if new == NewMeta::default() {
-            return Ok(());
-        }
-        self.on(inode, |view, path| view.set_meta(path, without_rights(view, path, new)))
-    }
-
-    fn remove_file(&self, dir: u64, name: &OsStr) -> Result<(), Errno> {
-        let place = (dir, checked(name)?);
-        let _moving = self.table.moving();
-        let gone = self.at(dir, name, |view, path| view.remove_name(path))?;
-        self.unnamed(&gone, &place);
-        Ok(())
-    }
-
-    fn remove_dir(&self, dir: u64, name: &OsStr) -> Result<(), Errno> {
-        let _moving = self.table.moving();
-        let last = self.at(dir, name, |view, path| {
-            let last = view.lstat(path)?;
-            view.given([(path, last.inode)]).remove_dir(path)?;
-            Ok(last)
-        })?;
-        self.table.ended(last.inode, Some(last));
-        Ok(())
-    }
-
-    fn rename_to(&self, names: [(u64, &OsStr); 2], over: bool) -> Result<(), Errno> {
-        let [(dir, name), (to_dir, to_name)] = names;
-        let (from, to) = ((dir, checked(name)?), (to_dir, checked(to_name)?));
-        let _moving = self.table.moving();
-        let (moved, last) = self.at_two(names, |view, [from, to]| {
-            let last = view.lstat(to).ok();
-            Ok((view.rename_name(from, to, over)?, last))
-        })?;
-        let Some((inode, gone)) = moved else { return Ok(()) };
-        if let Some(gone) = gone {
-            self.unnamed(&gone, &to);
-            let last = last.filter(|last| last.inode == gone.inode);
-            if let Some(last) = last.filter(|last| last.kind != fractal_model::EntryKind::File) {
-                self.table.ended(gone.inode, Some(last));
-            }
-        }
-        self.table.renamed(inode, &from, to);
-        Ok(())
-    }
-
-    fn link_to(&self, inode: u64, dir: u64, name: &OsStr) -> Result<(), Errno> {
-        self.table.present(&(dir, checked(name)?));
-        let stale = errno_of(Kind::Changed);
-        for _ in 0..TRIES_MAX {
-            let link = |from: &[u8]| {
-                self.at(dir, name, |view, to| view.given([(from, inode)]).link(from, to))
-            };
-            match self.on(inode, |_, from| Ok(link(from)))? {
-                // Either of them was moved between the two.
-                Err(error) if error.code() == stale.code() => {
-                    std::thread::sleep(Duration::from_micros(100));
-                }
-                done => return done,
-            }
-        }
-        Err(stale)
-    }
-
-    fn exchange(&self, names: [(u64, &OsStr); 2]) -> Result<(), Errno> {
-        let [(dir, name), (to_dir, to_name)] = names;
-        let (one, two) = ((dir, checked(name)?), (to_dir, checked(to_name)?));
-        let _moving = self.table.moving();
-        let [first, second] =
-            self.at_two(names, |view, [from, to]| view.exchange_names(from, to))?;
-        self.table.exchanged([(first, one), (second, two)]);
-        Ok(())
-    }
-
-    /// Gives names from a place on to `add` until it says that it is full.
-    fn pages(
-        &self,
-        dir: u64,
-        offset: u64,
-        mut add: impl FnMut(u64, &OsStr, Option<&Paged>) -> bool,
-    ) -> Result<(), Errno> {
-        let (stat, _) = self.stat(dir)?;
-        for (place, name) in [(1, "."), (2, "..")] {
-            if offset < place && add(place, OsStr::new(name), None) {
-                return Ok(());
-            }
-        }
-        if stat.names == 0 {
-            return Ok(());
-        }
-        let mut place = offset.saturating_sub(DOTS);
-        loop {
-            let page = self.on(dir, |view, path| view.page(path, place, PAGE_NAMES))?;
-            for paged in &page {
-                let name = OsStr::from_bytes(paged.listed.name.bytes());
-                if add(paged.next + DOTS, name, Some(paged)) {
-                    return Ok(());
-                }
-                place = paged.next;
-            }
-            if page.len() < PAGE_NAMES {
-                return Ok(());
-            }
-        }
-    }
-
-    fn allocate(&self, inode: u64, range: std::ops::Range<u64>, mode: i32) -> Result<(), Errno> {
-        if !matches!(mode & !KEEP_SIZE, 0 | ZERO_RANGE | PUNCH_HOLE) || mode == PUNCH_HOLE {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        self.on(inode, |view, path| {
-            if mode & (PUNCH_HOLE | ZERO_RANGE) != 0 {
-                view.punch(path, range.clone())?;
-            }
-            let grows = mode & KEEP_SIZE == 0 && view.lstat(path)?.size < range.end;
-            // Nothing is set aside, but what could never be written is said
-            // now.
-            if mode & PUNCH_HOLE == 0 && range.end - range.start > view.limits().bytes_max {
-                return Err(crate::Fault::new(Kind::Full).at(path));
-            }
-            if grows { view.truncate(path, range.end) } else { Ok(()) }
-        })
-    }
-
-    fn seek(&self, inode: u64, offset: i64, whence: i32) -> Result<u64, Errno> {
-        let (size, extents) =
-            self.on(inode, |view, path| Ok((view.lstat(path)?.size, view.extents(path)?)))?;
-        let offset = u64::try_from(offset).ok().filter(|offset| *offset < size);
-        let offset = offset.ok_or(Errno::ENXIO)?;
-        let next = extents.into_iter().find(|extent| extent.end > offset);
-        match (whence, next) {
-            (SEEK_DATA, Some(extent)) => Ok(extent.start.max(offset)),
-            (SEEK_DATA, None) => Err(Errno::ENXIO),
-            (SEEK_HOLE, Some(extent)) if extent.start <= offset => Ok(extent.end.min(size)),
-            (SEEK_HOLE, _) => Ok(offset),
-            _ => Err(errno_of(Kind::Invalid)),
-        }
-    }
-}
-
-/// A file that gets another owner loses its set-uid and set-gid bits, as the
-/// kernel expects of us.
-fn without_rights(view: &Vfs, path: &[u8], new: NewMeta) -> NewMeta {
-    if new.mode.is_some() || (new.uid.is_none() && new.gid.is_none()) {
-        return new;
-    }
-    match view.lstat(path) {
-        Ok(stat) if stat.kind == fractal_model::EntryKind::File => {
-            let set_gid = if stat.meta.mode & 0o010 != 0 { 0o2000 } else { 0 };
-            let mode = stat.meta.mode & !(0o4000 | set_gid);
-            NewMeta { mode: Some(mode), ..new }
-        }
-        _ => new,
     }
 }

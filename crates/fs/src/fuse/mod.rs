@@ -18,6 +18,8 @@
 
 mod attr;
 mod calls;
+mod files;
+mod names;
 mod outside;
 mod server;
 mod system;
@@ -152,7 +154,7 @@ pub fn mount(view: &Vfs, dir: &Path, options: Options) -> Result<Mounted, MountE
     let server = std::thread::Builder::new().name("fuse".to_owned()).spawn(serve);
     let server =
         server.map_err(|cause| MountError::Refused { doing: "mount", dir: dir.clone(), cause })?;
-    system::number(&mut mount, &dir);
+    system::settle(&mut mount, &dir);
     Ok(Mounted { dir, mount, server: Some(server), outside })
 }
 
@@ -187,8 +189,10 @@ impl Mounted {
     }
 
     fn end(&mut self) -> Result<(), MountError> {
-        if self.server.as_ref().is_some_and(|server| !server.is_finished()) {
-            system::unmount(&mut self.mount, &self.dir)?;
+        let alive = |server: &JoinHandle<_>| !server.is_finished();
+        if self.server.as_ref().is_some_and(alive) {
+            // One that cannot be ended is not waited for.
+            system::unmount(&mut self.mount, &self.dir).inspect_err(|_| self.server = None)?;
         }
         self.join()
     }

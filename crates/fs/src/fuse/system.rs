@@ -3,7 +3,7 @@
 use super::server::Server;
 use super::{MountError, Options};
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::ffi::CString;
@@ -16,12 +16,19 @@ use std::process::{Command, Stdio};
 /// more.
 const THREADS: std::ops::RangeInclusive<usize> = 4..=16;
 
-/// How what is mounted gets unmounted.
-pub(super) enum Mount {
-    /// By ourselves.
+/// What the kernel reads ahead of a program; its own default is an eighth.
+const READ_AHEAD_KIB: &str = "1024";
+
+/// How what is mounted gets unmounted, and how the kernel calls it.
+pub(super) struct Mount {
+    how: How,
+    /// Major and minor number of its device, once it is served.
+    device: Option<(u32, u32)>,
+}
+
+enum How {
     Own,
-    /// By the helper. The number is the kernel's for the connection.
-    Helped(Option<u32>, SessionUnmounter),
+    Helped(SessionUnmounter),
 }
 
 /// Mounts, and shakes hands with the kernel.
@@ -39,7 +46,7 @@ pub(super) fn mount(
         let device = mount_as_root(dir, options)?;
         let session = Session::from_fd(server, device, SessionACL::All, config);
         let session = session.inspect_err(|_| detach(dir).unwrap_or_default());
-        return Ok((session.map_err(refused)?, Mount::Own));
+        return Ok((session.map_err(refused)?, Mount { how: How::Own, device: None }));
     }
     // Others cannot open more of the device than the helper hands them.
     config.clone_fd = false;
@@ -56,8 +63,8 @@ pub(super) fn mount(
         io::ErrorKind::PermissionDenied => MountError::NoDevice(cause),
         _ => refused(cause),
     })?;
-    let unmounter = session.unmount_callable();
-    Ok((session, Mount::Helped(None, unmounter)))
+    let how = How::Helped(session.unmount_callable());
+    Ok((session, Mount { how, device: None }))
 }
 
 fn mount_as_root(dir: &Path, options: &Options) -> Result<OwnedFd, MountError> {
@@ -83,8 +90,12 @@ fn mount_as_root(dir: &Path, options: &Options) -> Result<OwnedFd, MountError> {
 /// Ends a mount, whoever uses it: what they hold open says so from then on.
 pub(super) fn unmount(mount: &mut Mount, dir: &Path) -> Result<(), MountError> {
     let refused = |cause| MountError::Refused { doing: "unmount", dir: dir.to_owned(), cause };
-    match mount {
-        Mount::Own => {
+    // Someone else may have unmounted it and left what it was mounted over.
+    if device(dir) != mount.device {
+        return abort(mount).map_err(refused);
+    }
+    match &mut mount.how {
+        How::Own => {
             // Pages that were written through memory maps.
             if let Ok(root) = rustix::fs::open(dir, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             {
@@ -95,22 +106,39 @@ pub(super) fn unmount(mount: &mut Mount, dir: &Path) -> Result<(), MountError> {
             let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
             rustix::mount::unmount(dir, flags).map_err(|cause| refused(cause.into()))
         }
-        Mount::Helped(number, unmounter) => {
-            if let Some(number) = number {
-                let abort = format!("/sys/fs/fuse/connections/{number}/abort");
-                std::fs::write(abort, "1").unwrap_or_default();
-            }
-            unmounter.unmount().or_else(|_| helper(dir)).map_err(refused)
+        How::Helped(unmounter) => {
+            let done = unmounter.unmount().or_else(|_| helper(dir)).map_err(refused);
+            // Those who use it still would keep us waiting.
+            done.map(|()| abort(mount).unwrap_or_default())
         }
     }
 }
 
-/// Finds out the kernel's number of a connection that is being served.
-pub(super) fn number(mount: &mut Mount, dir: &Path) {
-    if let Mount::Helped(number, _) = mount
-        && let Ok(stat) = rustix::fs::stat(dir)
-    {
-        *number = Some(rustix::fs::minor(stat.st_dev));
+/// Ends the connection of a mount that can no longer be found.
+fn abort(mount: &Mount) -> io::Result<()> {
+    let Some((_, minor)) = mount.device else { return Ok(()) };
+    match std::fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1") {
+        // Nobody has it any more.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+/// The device at a path, without asking its server.
+fn device(dir: &Path) -> Option<(u32, u32)> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW;
+    let stat = rustix::fs::statx(rustix::fs::CWD, dir, flags, StatxFlags::empty()).ok()?;
+    Some((stat.stx_dev_major, stat.stx_dev_minor))
+}
+
+/// What can only be done once a mount is served: it is known by its device,
+/// and reading ahead is made as large as one request may be.
+pub(super) fn settle(mount: &mut Mount, dir: &Path) {
+    mount.device = device(dir);
+    if let (How::Own, Some((major, minor))) = (&mount.how, mount.device) {
+        // Where this may not be set, long files are read in more pieces.
+        let ahead = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+        std::fs::write(ahead, READ_AHEAD_KIB).unwrap_or_default();
     }
 }
 

@@ -45,7 +45,7 @@ struct Node {
     told: Told,
     state: Life,
     /// Names in this directory that the kernel knows not to be there.
-    missing: Option<Box<BTreeSet<Name>>>,
+    missing: BTreeSet<Name>,
 }
 
 /// Whether an inode still has a name in the view.
@@ -156,7 +156,7 @@ impl Table {
         let mut nodes = self.nodes();
         let room = nodes.missing < MISSING_MAX;
         let Some(node) = nodes.all.get_mut(&dir).filter(|_| room) else { return false };
-        if node.missing.get_or_insert_default().insert(name) {
+        if node.missing.insert(name) {
             nodes.missing += 1;
         }
         true
@@ -177,7 +177,7 @@ impl Table {
             return false;
         }
         let node = nodes.all.remove(&inode).expect("it was there above");
-        nodes.missing -= node.missing.map_or(0, |missing| missing.len());
+        nodes.missing -= node.missing.len();
         node.state == Life::Attic
     }
 
@@ -258,7 +258,6 @@ impl Table {
             missing: node
                 .missing
                 .iter()
-                .flat_map(|names| names.iter())
                 .filter_map(|name| with_path(&(*inode, name.clone())))
                 .collect(),
         });
@@ -266,22 +265,28 @@ impl Table {
     }
 
     #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.nodes().all.len()
+    fn len(&self) -> (usize, usize) {
+        let nodes = self.nodes();
+        (nodes.all.len(), nodes.missing)
     }
 }
 
 impl Node {
     fn new(told: Told) -> Node {
-        Node { lookups: 0, names: SmallVec::new(), told, state: Life::Named, missing: None }
+        Node {
+            lookups: 0,
+            names: SmallVec::new(),
+            told,
+            state: Life::Named,
+            missing: BTreeSet::new(),
+        }
     }
 }
 
 impl Nodes {
     fn present(&mut self, (dir, name): &Place) {
         if let Some(node) = self.all.get_mut(dir)
-            && let Some(missing) = &mut node.missing
-            && missing.remove(name)
+            && node.missing.remove(name)
         {
             self.missing -= 1;
         }
@@ -306,5 +311,74 @@ impl Nodes {
             path.extend_from_slice(name);
         }
         Some(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Vfs;
+
+    fn place(dir: u64, name: &str) -> Place {
+        (dir, Name::trusted(name.as_bytes()))
+    }
+
+    fn paths(table: &Table, inode: u64) -> Vec<String> {
+        match table.find(inode) {
+            Ok(Where::Named(paths)) => {
+                paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn it_is_as_large_as_what_the_kernel_knows() {
+        let (vfs, table) = (Vfs::default(), Table::new());
+        vfs.write_all("/d/f", "x").expect("a view takes it");
+        let (dir, file) = (vfs.lstat("/d").expect("there"), vfs.lstat("/d/f").expect("there"));
+        for _ in 0..3 {
+            table.tell(&dir, place(ROOT, "d"));
+            table.tell(&file, place(dir.inode, "f"));
+        }
+        assert!(table.tell_missing(place(dir.inode, "none")));
+        assert!(table.tell_missing(place(ROOT, "none")));
+        assert_eq!(table.len(), (3, 2));
+        assert!(!table.forget(file.inode, 2));
+        assert_eq!(paths(&table, file.inode), ["/d/f"]);
+        assert!(!table.forget(file.inode, 1));
+        table.forget(dir.inode, 3);
+        table.forget(ROOT, 1000);
+        assert_eq!(table.len(), (1, 1));
+        table.present(&place(ROOT, "none"));
+        assert_eq!(table.len(), (1, 0));
+    }
+
+    #[test]
+    fn what_is_missing_is_remembered_up_to_a_limit() {
+        let table = Table::new();
+        let many = (0..MISSING_MAX + 10)
+            .map(|number| table.tell_missing(place(ROOT, &number.to_string())));
+        assert_eq!(many.filter(|remembered| *remembered).count(), MISSING_MAX);
+    }
+
+    #[test]
+    fn names_follow_moves_of_what_is_above_them() {
+        let (vfs, table) = (Vfs::default(), Table::new());
+        vfs.write_all("/a/b/f", "x").expect("a view takes it");
+        let stat = |path: &str| vfs.lstat(path).expect("there");
+        let (a, b, f) = (stat("/a"), stat("/a/b"), stat("/a/b/f"));
+        table.tell(&a, place(ROOT, "a"));
+        table.tell(&b, place(a.inode, "b"));
+        table.tell(&f, place(b.inode, "f"));
+        table.tell(&f, place(ROOT, "hard"));
+        table.renamed(b.inode, &place(a.inode, "b"), place(ROOT, "c"));
+        assert_eq!(paths(&table, f.inode), ["/c/f", "/hard"]);
+        table.exchanged([(b.inode, place(ROOT, "a")), (a.inode, place(ROOT, "c"))]);
+        assert_eq!(paths(&table, f.inode), ["/a/f", "/hard"]);
+        table.unnamed(f.inode, &place(ROOT, "hard"));
+        assert_eq!(paths(&table, f.inode), ["/a/f"]);
+        assert!(table.ended(f.inode, None));
+        assert!(table.forget(f.inode, 2));
     }
 }

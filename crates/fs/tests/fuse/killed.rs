@@ -137,6 +137,21 @@ fn unmounting_ends_those_who_use_it() {
     assert!(view.view.exists("/open"));
 }
 
+/// What it was mounted over stays when somebody else unmounted it first.
+#[test]
+fn only_its_own_mount_is_ended() {
+    let Some(mut upper) = empty() else { return };
+    let lower = upper.mounted.take().unwrap();
+    let over = mount(&Vfs::default(), upper.path(), Options::default()).unwrap();
+    upper.view.write("/below", "x").unwrap();
+    assert!(!upper.at("below").exists());
+    assert!(Command::new("umount").arg(upper.path()).status().unwrap().success());
+    drop(over);
+    assert!(upper.at("below").exists());
+    lower.unmount().unwrap();
+    assert!(!upper.at("below").exists());
+}
+
 #[test]
 fn someone_elses_unmount_ends_the_wait() {
     let Some(mut view) = empty() else { return };
