@@ -8,7 +8,7 @@ use std::fs;
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn sync(view: &View) {
     view.mounted.as_ref().unwrap().sync();
@@ -72,7 +72,9 @@ fn it_is_seen_without_being_asked_for() {
     view.view.write("/f", "one").unwrap();
     assert!(!view.at("g").exists());
     view.view.write("/g", "two").unwrap();
+    let since = Instant::now();
     while !view.at("g").exists() {
+        assert!(since.elapsed() < Duration::from_secs(60), "it is never seen");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
