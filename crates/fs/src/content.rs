@@ -162,6 +162,21 @@ impl Content {
         Ok(())
     }
 
+    /// Makes a hole of the part of `range` that lies within the file.
+    pub(crate) fn punch(&mut self, range: Range<u64>) {
+        let len = self.len().unwrap_or(0);
+        let (from, to) = (range.start.min(len), range.end.min(len));
+        match self {
+            _ if from >= to => {}
+            Content::Whole(bytes) if len <= WHOLE_BYTES => {
+                let mut new = bytes.to_vec();
+                new[from as usize..to as usize].fill(0);
+                *bytes = new.into();
+            }
+            _ => self.blocks().punch(from..to),
+        }
+    }
+
     fn blocks(&mut self) -> &mut Blocks {
         if let Content::Whole(bytes) = self {
             *self = Content::Blocks(Blocks::cut(bytes.clone()));
@@ -259,13 +274,35 @@ impl Blocks {
             }
             let block = self.map.get_mut(&number).expect("put there above").edit();
             let before = block.len();
-            if block.len() < part.end {
-                block.resize(part.end, 0);
+            if block.len() < part.start {
+                block.resize(part.start, 0);
             }
-            block[part].copy_from_slice(piece);
+            // What lies behind its end is not cleared before it is written.
+            let (over, behind) = piece.split_at(piece.len().min(block.len() - part.start));
+            block[part.start..part.start + over.len()].copy_from_slice(over);
+            block.extend_from_slice(behind);
             self.held += (block.len() - before) as u64;
         }
         self.len = self.len.max(end);
+    }
+
+    fn punch(&mut self, range: Range<u64>) {
+        // A large hole may span more blocks than there are.
+        let touched = range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES);
+        let there: Vec<u64> = self.map.range(touched).map(|(number, _)| *number).collect();
+        for number in there {
+            let start = number * BLOCK_BYTES;
+            let from = range.start.saturating_sub(start).min(BLOCK_BYTES) as usize;
+            let to = (range.end - start).min(BLOCK_BYTES) as usize;
+            let held = self.map.get(&number).map_or(0, |block| block.bytes().len());
+            if from == 0 && to >= held {
+                self.map.remove(&number);
+                self.held -= held as u64;
+            } else if from < held {
+                let block = self.map.get_mut(&number).expect("it was there above").edit();
+                block[from..to.min(held)].fill(0);
+            }
+        }
     }
 
     fn resize(&mut self, len: u64) {
@@ -383,10 +420,16 @@ mod tests {
             let (mut content, mut plain) = (Content::Whole(start.clone().into()), start);
             for step in 0..60 {
                 let at = dice(300_000);
-                match dice(3) {
+                match dice(4) {
                     0 => {
                         content.resize(at).unwrap();
                         plain.resize(at as usize, 0);
+                    }
+                    1 => {
+                        let end = at + dice(200_000);
+                        content.punch(at..end);
+                        let end = plain.len().min(end as usize);
+                        plain.get_mut(at as usize..end).unwrap_or_default().fill(0);
                     }
                     _ => {
                         let data = vec![step as u8 + 1; dice(90_000) as usize];

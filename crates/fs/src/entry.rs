@@ -120,7 +120,8 @@ pub(crate) struct Delta {
     pub(crate) shared: i64,
 }
 
-static NUMBERS: AtomicU64 = AtomicU64::new(1);
+/// From 2 on: 1 is what FUSE calls the root of every filesystem.
+static NUMBERS: AtomicU64 = AtomicU64::new(2);
 
 /// A number that nobody else in this process has: inodes and versions.
 pub(crate) fn number() -> u64 {
@@ -128,6 +129,15 @@ pub(crate) fn number() -> u64 {
 }
 
 impl Entry {
+    pub(crate) fn inode(&self) -> u64 {
+        match self {
+            Entry::Dir(dir) => dir.inode,
+            Entry::File(file) => file.inode,
+            Entry::Link(link) => link.inode,
+            Entry::Shared(inode) => *inode,
+        }
+    }
+
     pub(crate) fn weight(&self) -> Weight {
         match self {
             Entry::Dir(dir) => Weight { entries: dir.weight.entries + 1, ..dir.weight },

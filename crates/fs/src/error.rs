@@ -63,6 +63,32 @@ pub enum Kind {
     Unsupported,
 }
 
+impl Kind {
+    /// The number by which Linux says it; the one table of them.
+    pub fn errno(self) -> i32 {
+        match self {
+            Kind::NotFound => 2,
+            Kind::Source => 5,
+            Kind::Denied => 13,
+            Kind::Busy => 16,
+            Kind::Exists => 17,
+            Kind::NotADirectory => 20,
+            Kind::IsADirectory => 21,
+            Kind::Invalid => 22,
+            Kind::TooLarge => 27,
+            Kind::Full => 28,
+            Kind::ReadOnly => 30,
+            Kind::NameTooLong => 36,
+            Kind::NotEmpty => 39,
+            Kind::Loop => 40,
+            Kind::NoAttribute => 61,
+            Kind::Unsupported => 95,
+            Kind::Timeout => 110,
+            Kind::Changed => 116,
+        }
+    }
+}
+
 /// A reason without a place: what happens inside the tree, where paths are
 /// the caller's business.
 #[derive(Clone, Debug, PartialEq, Eq)]

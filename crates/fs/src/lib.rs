@@ -26,9 +26,13 @@ mod change;
 mod content;
 mod entry;
 mod error;
+mod exchange;
+#[cfg(feature = "fuse")]
+pub mod fuse;
 mod glob;
 mod map;
 mod name;
+mod page;
 mod read;
 mod rules;
 mod source;
@@ -36,12 +40,14 @@ mod transfer;
 mod tree;
 mod view;
 mod walk;
+mod watch;
 mod write;
 
 pub use content::{FILE_BYTES_MAX, READ_BYTES_MAX};
 pub use entry::{Meta, Weight};
 pub use error::{Fault, FsError, Kind};
 pub use name::{NAME_BYTES_MAX, Name};
+pub use page::Paged;
 pub use read::{Listed, Stat};
 pub use rules::Access;
 #[cfg(feature = "git")]
@@ -58,7 +64,7 @@ pub use source::{Archive, ArchiveBounds};
 #[cfg(unix)]
 pub use source::{Command, Host, Volume, WriteBack};
 pub use transfer::{LoadBounds, load, save};
-pub use tree::{DEPTH_MAX, Tree};
+pub use tree::{DEPTH_MAX, Gone, Tree};
 pub use view::{Limits, Mount, Vfs};
 pub use walk::PATH_BYTES_MAX;
 pub use write::NewMeta;

@@ -49,9 +49,10 @@ enum Slot {
 /// A name, what stood under it and what stands there.
 pub(crate) type Difference<'a> = (&'a Name, Option<&'a Entry>, Option<&'a Entry>);
 
-/// The slot's bit at a level.
+/// The slot's bit at a level; the highest four bits of the hash come first, so
+/// that slots are in the order of hashes.
 fn bit(hash: u64, shift: u32) -> u16 {
-    1 << ((hash >> shift) & 15)
+    1 << ((hash >> (HASH_BITS - LEVEL_BITS - shift)) & 15)
 }
 
 impl Default for Node {
@@ -251,6 +252,31 @@ impl Map {
         all
     }
 
+    /// From a hash on, in the order of hashes.
+    pub(crate) fn from(&self, start: u64) -> impl Iterator<Item = (u64, &Name, &Entry)> {
+        let (mut open, mut node, mut shift) = (Vec::new(), &self.root, 0);
+        while shift < HASH_BITS {
+            let bit = bit(start, shift);
+            let at = node.index(bit);
+            match node.slot(bit) {
+                Some(Slot::Below(next)) => {
+                    open.push(node.slots[at + 1..].iter());
+                    node = next;
+                    shift += LEVEL_BITS;
+                }
+                _ => {
+                    open.push(node.slots[at..].iter());
+                    break;
+                }
+            }
+        }
+        if shift >= HASH_BITS {
+            open.push(node.slots.iter());
+        }
+        let hashed = Iter { open }.map(|(name, entry)| (hash(name.bytes()), name, entry));
+        hashed.skip_while(move |(hash, ..)| *hash < start)
+    }
+
     /// Whether both are the same value in memory.
     pub(crate) fn is(&self, other: &Map) -> bool {
         self.root.is(&other.root)
@@ -373,6 +399,12 @@ mod tests {
                 if step % 100 == 0 {
                     sealed.push((map.clone(), plain.clone()));
                 }
+            }
+            let hashes: Vec<u64> = map.from(0).map(|(hash, ..)| hash).collect();
+            assert!(hashes.is_sorted() && hashes.len() == map.len());
+            for start in hashes.iter().flat_map(|hash| [hash.wrapping_sub(1), *hash, hash + 1]) {
+                let after = hashes.iter().filter(|hash| **hash >= start).count();
+                assert_eq!(map.from(start).count(), after, "round {round}: from {start:x}");
             }
             let listed: Vec<String> = map.sorted().iter().map(|(n, _)| n.to_string()).collect();
             assert_eq!(listed, plain.keys().cloned().collect::<Vec<_>>(), "round {round}");

@@ -179,7 +179,12 @@ impl Vfs {
         let path = path.as_ref();
         self.reading(path, |state, answers| {
             let found = state.find(path, Last::Follow, answers)?;
-            Ok(found.file()?.content.extents())
+            let content = &found.file()?.content;
+            match content.len() {
+                Some(_) => Ok(content.extents()),
+                // Nobody knows how much there is until it is made.
+                None => Ok(answers.content(content)?.extents()),
+            }
         })
     }
 
@@ -239,7 +244,7 @@ enum Part {
 }
 
 /// Asks the source for a file whose size is not known otherwise.
-fn stat(reached: Reached, answers: &Answers) -> Result<Stat, Stop> {
+pub(crate) fn stat(reached: Reached, answers: &Answers) -> Result<Stat, Stop> {
     match reached {
         Reached::File(file) if file.content.len().is_none() => {
             let size = answers.content(&file.content)?.len().unwrap_or(0);

@@ -36,6 +36,15 @@ pub(crate) struct Done {
     pub(crate) levels: u32,
 }
 
+/// What had a name until now; [`crate::Vfs::adopt`] gives it another one.
+#[derive(Clone)]
+pub struct Gone {
+    /// The inode of what was there.
+    pub inode: u64,
+    /// The file, if that was its last name: whoever has it open goes on.
+    pub(crate) file: Option<Arc<File>>,
+}
+
 impl Tree {
     /// A tree with nothing but its root.
     pub(crate) fn empty(meta: Meta) -> Tree {
@@ -161,6 +170,19 @@ impl Tree {
         }
         self.shared_bytes = self.shared_bytes.saturating_sub(file.content.held());
         self.shared.remove(inode);
+    }
+
+    /// What a name that goes away leaves behind.
+    pub(crate) fn gone(&self, entry: &Entry) -> Gone {
+        let file = match entry {
+            Entry::File(file) => Some(file.clone()),
+            Entry::Shared(inode) => {
+                let shared = self.shared.get(inode).map(|SharedFile(file)| file);
+                shared.filter(|file| file.names <= 1).cloned()
+            }
+            Entry::Dir(_) | Entry::Link(_) => None,
+        };
+        Gone { inode: entry.inode(), file }
     }
 
     /// Edits a file in its place, whichever way it is kept.

@@ -12,6 +12,7 @@ use crate::rules::{Access, Rules};
 use crate::source::{Answers, Freshness, LazyDir, Origin, Source, Stop};
 use crate::tree::Tree;
 use crate::walk::{Last, Walk};
+use crate::watch::{Given, Watchers};
 use fractal_model::{Change, SandboxPath};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -38,7 +39,19 @@ impl Default for Limits {
 /// A filesystem in memory. Cloning the handle gives another handle to the
 /// same view; [`Vfs::fork`] gives a view of its own.
 #[derive(Clone)]
-pub struct Vfs(Arc<RwLock<State>>);
+pub struct Vfs {
+    pub(crate) shared: Arc<Shared>,
+    /// What must hold for any operation through this handle.
+    pub(crate) given: Option<Arc<[Given]>>,
+    /// The watcher that is not told what is done through this handle.
+    pub(crate) by: u64,
+}
+
+/// What all handles of one view hold.
+pub(crate) struct Shared {
+    state: RwLock<State>,
+    watchers: Watchers,
+}
 
 #[derive(Clone)]
 pub(crate) struct State {
@@ -115,7 +128,8 @@ impl Vfs {
     }
 
     fn of(state: State) -> Vfs {
-        Vfs(Arc::new(RwLock::new(state)))
+        let shared = Shared { state: RwLock::new(state), watchers: Watchers::default() };
+        Vfs { shared: Arc::new(shared), given: None, by: 0 }
     }
 
     /// A view of its own that starts with what this one shows now, under the
@@ -145,6 +159,8 @@ impl Vfs {
             return Err(Fault::because(Kind::Busy, reason).at(b"/"));
         }
         state.top = tree.clone();
+        drop(state);
+        self.watchers().tell(self.by);
         Ok(())
     }
 
@@ -214,6 +230,7 @@ impl Vfs {
 
     fn set_up(&self, change: impl FnOnce(&mut Setup)) {
         change(Arc::make_mut(&mut self.state_mut().setup));
+        self.watchers().tell(self.by);
     }
 
     /// What is mounted, in the order it was.
@@ -298,16 +315,20 @@ impl Vfs {
         })
     }
 
+    pub(crate) fn watchers(&self) -> &Watchers {
+        &self.shared.watchers
+    }
+
     pub(crate) fn who(&self) -> Arc<str> {
         self.state().setup.who.clone()
     }
 
     pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.shared.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.shared.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Carries out something that reads the state under its lock, and asks
@@ -317,7 +338,11 @@ impl Vfs {
         path: &[u8],
         mut work: impl FnMut(&State, &Answers) -> Result<T, Stop>,
     ) -> Result<T, FsError> {
-        self.asking(path, |answers| work(&self.state(), answers))
+        self.asking(path, |answers| {
+            let state = self.state();
+            self.check_given(&state, answers)?;
+            work(&state, answers)
+        })
     }
 
     /// The same for something that writes.
@@ -326,7 +351,13 @@ impl Vfs {
         path: &[u8],
         mut work: impl FnMut(&mut State, &Answers) -> Result<T, Stop>,
     ) -> Result<T, FsError> {
-        self.asking(path, |answers| work(&mut self.state_mut(), answers))
+        let done = self.asking(path, |answers| {
+            let mut state = self.state_mut();
+            self.check_given(&state, answers)?;
+            work(&mut state, answers)
+        })?;
+        self.watchers().tell(self.by);
+        Ok(done)
     }
 
     pub(crate) fn asking<T>(

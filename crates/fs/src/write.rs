@@ -9,9 +9,11 @@ use crate::error::{Fault, FsError, Kind};
 use crate::name::Name;
 use crate::rules::Need;
 use crate::source::{Answers, Stop};
+use crate::tree::Gone;
 use crate::view::{State, Vfs, now_ns};
 use crate::walk::{Found, Last, PATH_BYTES_MAX, Reached, split};
 use bytes::Bytes;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The most bytes one extended attribute may have, as in Linux.
@@ -60,7 +62,7 @@ pub(crate) fn check_new(found: &Found) -> Result<(), Fault> {
 }
 
 /// Whether the name may be taken from its directory, with all below it.
-fn check_gone(found: &Found) -> Result<(), Fault> {
+pub(crate) fn check_gone(found: &Found) -> Result<(), Fault> {
     if found.is_root() {
         return Err(Fault::because(Kind::Busy, "the root stays"));
     }
@@ -210,6 +212,14 @@ impl Vfs {
         self.edit_file(path.as_ref(), Need::Write, 0, |content| content.resize(len))
     }
 
+    /// Makes a hole: zeros that take no memory. The size stays.
+    pub fn punch(&self, path: impl AsRef<[u8]>, range: Range<u64>) -> Result<(), FsError> {
+        self.edit_file(path.as_ref(), Need::Write, 0, |content| {
+            content.punch(range.clone());
+            Ok(())
+        })
+    }
+
     fn edit_file(
         &self,
         path: &[u8],
@@ -245,6 +255,25 @@ impl Vfs {
                 file.written(number(), now);
                 Ok(())
             })
+        })
+    }
+
+    /// Gives a file that lost its last name one again, here or in another
+    /// view; `false` if there is none to be given a name.
+    pub fn adopt(&self, path: impl AsRef<[u8]>, gone: &Gone) -> Result<bool, FsError> {
+        let (path, now) = (path.as_ref(), now_ns());
+        let Some(file) = &gone.file else { return Ok(false) };
+        self.writing(path, |state, answers| {
+            let found = state.find(path, Last::Name, answers)?;
+            if found.entry.is_some() {
+                return Err(Kind::Exists.into());
+            }
+            check_new(&found)?;
+            state.check_room(file.content.held(), 1)?;
+            let place = found.into_place();
+            let file = File { names: 1, ..(**file).clone() };
+            state.top.put(&place, Entry::File(Arc::new(file)), None, answers, now)?;
+            Ok(true)
         })
     }
 
@@ -350,7 +379,13 @@ impl Vfs {
 
     /// Removes a file or symlink.
     pub fn remove_file(&self, path: impl AsRef<[u8]>) -> Result<(), FsError> {
-        let (path, now) = (path.as_ref(), now_ns());
+        self.remove_name(path).map(drop)
+    }
+
+    /// The same; returns what lost its name.
+    pub fn remove_name(&self, path: impl AsRef<[u8]>) -> Result<Gone, FsError> {
+        let path = path.as_ref();
+        let now = now_ns();
         self.writing(path, |state, answers| {
             let found = state.find(path, Last::Name, answers)?;
             if let Reached::Dir(_) = found.reached()? {
@@ -358,9 +393,10 @@ impl Vfs {
             }
             check_gone(&found)?;
             let place = found.into_place();
-            let gone = state.top.take(&place, answers, now)?;
-            state.top.forget_name(&gone);
-            Ok(())
+            let entry = state.top.take(&place, answers, now)?;
+            let gone = state.top.gone(&entry);
+            state.top.forget_name(&entry);
+            Ok(gone)
         })
     }
 
@@ -404,6 +440,17 @@ impl Vfs {
     /// Moves an entry, over a file or an empty directory that is there, as
     /// rename(2) does.
     pub fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<(), FsError> {
+        self.rename_name(from, to, true).map(drop)
+    }
+
+    /// The same, over what is there or not; returns the inode that was moved
+    /// and what it was moved over, or nothing if both are names of one file.
+    pub fn rename_name(
+        &self,
+        from: impl AsRef<[u8]>,
+        to: impl AsRef<[u8]>,
+        over: bool,
+    ) -> Result<Option<(u64, Option<Gone>)>, FsError> {
         let (from, to, now) = (from.as_ref(), to.as_ref(), now_ns());
         self.writing(from, |state, answers| {
             let old = state.find(from, Last::Name, answers)?;
@@ -412,6 +459,9 @@ impl Vfs {
                 return Err(Fault::because(Kind::Busy, "dots are no name").into());
             }
             let is_dir = matches!(old.reached()?, Reached::Dir(_));
+            if !over && new.entry.is_some() {
+                return Err(Kind::Exists.into());
+            }
             if to.ends_with(b"/") && !is_dir {
                 return Err(Kind::NotADirectory.into());
             }
@@ -424,7 +474,7 @@ impl Vfs {
                 return Err(Kind::NotEmpty.into());
             }
             if from == to {
-                return Ok(());
+                return Ok(None);
             }
             let moved = state.top.peek(&from, answers)?.ok_or(Kind::NotFound)?;
             let there = state.top.peek(&to, answers)?;
@@ -432,17 +482,21 @@ impl Vfs {
             if let (Entry::Shared(a), Some(Entry::Shared(b))) = (&moved, &there)
                 && a == b
             {
-                return Ok(());
+                return Ok(None);
             }
             check_over(&new, is_dir, answers)?;
             drop((old, new));
             let old = there.as_ref().map(Entry::weight);
+            let inode = moved.inode();
             // The only thing that can fail from here on is the depth.
             state.top.put(&to, moved, old, answers, now)?;
-            if let Some(there) = there {
+            let gone = there.map(|there| {
+                let gone = state.top.gone(&there);
                 state.top.forget_name(&there);
-            }
-            state.top.take(&from, answers, now).map(drop)
+                gone
+            });
+            state.top.take(&from, answers, now)?;
+            Ok(Some((inode, gone)))
         })
     }
 
@@ -591,7 +645,7 @@ impl Vfs {
 }
 
 /// Whether one place lies below another.
-fn is_below(place: &[u8], above: &[u8]) -> bool {
+pub(crate) fn is_below(place: &[u8], above: &[u8]) -> bool {
     place.len() > above.len()
         && place.starts_with(above)
         && (above.is_empty() || place[above.len()] == b'/')

@@ -14,6 +14,7 @@ mod forks;
 mod git;
 #[cfg(unix)]
 mod host;
+mod inodes;
 mod oracle;
 mod providers;
 mod rules;
