@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// level of functions, groups and substitutions, and commands for every level
 /// of directories; the stack of whoever calls may be small, and running out
 /// of it would end the process. Only what is touched takes memory.
-const STACK_BYTES: usize = 256 << 20;
+const STACK_BYTES: usize = 128 << 20;
 
 /// A shell over a view. It keeps directory, variables, functions, options
 /// and aliases from one [`Shell::run`] to the next; files are the view's.
@@ -45,19 +45,7 @@ impl Shell {
     /// hits a limit. Blocks this thread, which must not be one that drives
     /// async work.
     pub fn run(&mut self, script: &str, stdin: &[u8]) -> Outcome {
-        self.on_large_stack(|session| session.run(script, stdin))
-    }
-
-    fn on_large_stack<T: Send>(&mut self, work: impl FnOnce(&mut Session) -> T + Send) -> T {
-        let session = &mut self.session;
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new()
-                .name("shell".into())
-                .stack_size(STACK_BYTES)
-                .spawn_scoped(scope, || work(session))
-                .expect("a thread can be started");
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        stacker::grow(STACK_BYTES, || self.session.run(script, stdin))
     }
 
     /// The directory that the next script starts in.
