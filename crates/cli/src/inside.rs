@@ -4,7 +4,7 @@ use crate::bounds::{Bounds, base_kind, duration};
 use crate::session::Session;
 use crate::table::plain;
 use fractal::Error;
-use fractal::model::BaseKind;
+use fractal::model::{BaseKind, World};
 use std::collections::BTreeMap;
 
 /// Environment and sandbox of a run.
@@ -26,6 +26,30 @@ pub struct Inside {
     /// the current directory as it is now (frozen)
     #[arg(long, env = "FRACTAL_BASE", value_name = "KIND", value_parser = base_kind, default_value = "live", hide_env_values = true)]
     pub base: BaseKind,
+}
+
+/// Which world a run happens in.
+#[derive(clap::Args)]
+#[group(multiple = false)]
+pub struct Where {
+    /// Run in the virtual world: a shell in memory that sees the project and
+    /// nothing else of this machine
+    #[arg(long = "virtual")]
+    in_memory: bool,
+    /// Run real programs, also in a sandbox that was made for the virtual world
+    #[arg(long)]
+    native: bool,
+}
+
+impl Where {
+    /// What was asked for, if anything was.
+    pub fn world(&self) -> Option<World> {
+        match (self.in_memory, self.native) {
+            (true, _) => Some(World::Virtual),
+            (_, true) => Some(World::Native),
+            _ => None,
+        }
+    }
 }
 
 impl Inside {

@@ -1,16 +1,18 @@
 //! Settings: what files say, and where each value comes from.
 //!
-//! A project's `fractal.toml` (in the caller's directory or above it) speaks
-//! before the user's own file, which speaks before the defaults. Unknown keys
-//! are errors that name file and line: a typo must not silently widen a limit.
+//! A project's `fractal.toml` (in the caller's directory or above it, the
+//! nearest one alone) speaks before the user's own file, which speaks before
+//! the defaults. Unknown keys are errors that name file and line: a typo must
+//! not silently widen a limit.
 
 mod attempts;
+mod find;
 mod stages;
 
 pub use attempts::TrySettings;
 pub use stages::{Line, Stage};
 
-use crate::template::Template;
+use crate::template::{BUILT_IN, Template};
 use fractal_model::{
     Error, Limits, Mount, MountAccess, MountSource, Network, Result, format_bytes,
     format_duration_ms, parse_bytes, parse_duration_ms,
@@ -122,9 +124,9 @@ struct MountFile {
 
 impl Source {
     fn load(path: PathBuf) -> Result<Source> {
-        let text = std::fs::read_to_string(&path).map_err(|error| {
+        let text = find::read_regular(&path).map_err(|error| {
             Error::invalid(format!("cannot read {}: {error}", path.display()))
-                .hint("make it readable, or move it away")
+                .hint("settings are a file that you can read: make it one, or move it away")
         })?;
         Source::read(path, &text)
     }
@@ -140,31 +142,6 @@ impl Source {
 }
 
 impl Config {
-    /// Reads the project's file, searched from `directory` upwards, and the
-    /// user's file. Files that do not exist are fine.
-    pub fn load(directory: &Path, user_file: Option<&Path>) -> Result<Config> {
-        match Config::load_sound(directory, user_file) {
-            (config, None) => Ok(config),
-            (_, Some(error)) => Err(error),
-        }
-    }
-
-    /// The same without the files that cannot be read, and the first reason:
-    /// for those who act on no setting.
-    pub fn load_sound(directory: &Path, user_file: Option<&Path>) -> (Config, Option<Error>) {
-        let project =
-            directory.ancestors().map(|dir| dir.join(FILE_NAME)).find(|path| path.is_file());
-        let user = user_file.map(Path::to_path_buf).filter(|path| path.is_file());
-        let (mut sources, mut first) = (Vec::new(), None);
-        for path in project.into_iter().chain(user) {
-            match Source::load(path) {
-                Ok(source) => sources.push(source),
-                Err(error) => first = first.or(Some(error)),
-            }
-        }
-        (Config { sources }, first)
-    }
-
     fn first<T>(&self, get: impl Fn(&File) -> Option<T>) -> Option<(T, &Path)> {
         self.sources.iter().find_map(|source| Some((get(&source.file)?, source.path.as_path())))
     }
@@ -229,7 +206,7 @@ impl Config {
             in_file(
                 path,
                 &what,
-                &Error::invalid(format!("`{base}` is neither `clone` nor `standard`")),
+                &Error::invalid(format!("`{base}` is none of: {}", BUILT_IN.join(", "))),
             )
         })?;
         template.name = name.to_owned();

@@ -1,8 +1,9 @@
 //! `fractal doctor`: is this machine able, is the state directory sound?
 
+use crate::apply::holders;
 use fractal_jail::probe::{self, Probe};
-use fractal_model::{Error, Result, Tier};
-use fractal_store::{Problem, Store};
+use fractal_model::{Error, Id, Result, Tier};
+use fractal_store::{Problem, Reads, Store};
 use serde::Serialize;
 use std::path::Path;
 
@@ -84,7 +85,7 @@ fn problems(store: &Store) -> Vec<Finding> {
     match store.verify() {
         Ok(problems) => problems
             .iter()
-            .map(|problem| Finding { text: problem.to_string(), fix: Some(fix(problem)) })
+            .map(|problem| Finding { text: problem.to_string(), fix: Some(fix(store, problem)) })
             .collect(),
         Err(error) => vec![Finding {
             text: error.to_string(),
@@ -93,15 +94,24 @@ fn problems(store: &Store) -> Vec<Finding> {
     }
 }
 
-fn fix(problem: &Problem) -> String {
+fn fix(store: &Store, problem: &Problem) -> String {
     match problem {
-        Problem::Unfinished { root, .. } => format!(
-            "make {} writable: the next command finishes it. If it is gone for good: \
-             fractal gc --undo 1s",
-            root.display()
-        ),
+        Problem::Unfinished { apply, root } => finishing(store, *apply).unwrap_or_else(|| {
+            format!(
+                "make {} writable: the next command finishes it. If it is gone for good: \
+                 fractal gc --undo 1s",
+                root.display()
+            )
+        }),
         // Nothing can bring it back; the promotion stays, it cannot be undone.
         Problem::UndoDirectory { .. } => "fractal gc --undo 1s".to_owned(),
         _ => "fractal doctor --repair".to_owned(),
     }
+}
+
+/// What brings a promotion to its end whose directory is elsewhere.
+fn finishing(store: &Store, promotion: Id) -> Option<String> {
+    let row = store.applies().ok()?.into_iter().find(|row| row.id == promotion)?;
+    let dir = holders::elsewhere(store, &row)?;
+    Some(holders::way_out(&row, &dir))
 }

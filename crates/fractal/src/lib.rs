@@ -17,6 +17,8 @@ mod doctor;
 mod environment;
 mod flat;
 mod living;
+#[cfg(feature = "virtual")]
+mod memory_view;
 mod merge;
 mod names;
 pub mod patch;

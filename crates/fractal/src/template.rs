@@ -1,7 +1,7 @@
 //! Templates: mounts, limits and environment of new sandboxes.
 
 use crate::Caller;
-use fractal_model::{Error, Limits, Mount, MountAccess, MountSource, Network, Result};
+use fractal_model::{Error, Limits, Mount, MountAccess, MountSource, Network, Result, World};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -24,7 +24,12 @@ pub struct Template {
     pub hide: Vec<String>,
     /// Paths that cannot be written.
     pub read_only: Vec<String>,
+    /// How programs run, where a run does not say.
+    pub world: World,
 }
+
+/// The templates that are always there.
+pub const BUILT_IN: [&str; 3] = ["clone", "standard", "virtual"];
 
 /// Directories made in the standard topology on first use.
 pub const DATA_DIRS: [&str; 4] = ["knowledge", "memory", "cache", "output"];
@@ -39,13 +44,13 @@ impl Template {
         }
         Template::built_in(name, &caller.directory).ok_or_else(|| {
             let mut names = caller.config.template_names();
-            names.extend(["clone".to_owned(), "standard".to_owned()]);
+            names.extend(BUILT_IN.map(str::to_owned));
             Error::not_found(format!("there is no template `{}`", name.escape_debug()))
                 .hint(format!("there are: {}", names.join(", ")))
         })
     }
 
-    /// `clone` and `standard`.
+    /// One of [`BUILT_IN`].
     pub fn built_in(name: &str, directory: &Path) -> Option<Template> {
         let mut template = Template {
             name: name.to_owned(),
@@ -56,9 +61,11 @@ impl Template {
             cwd: None,
             hide: Vec::new(),
             read_only: Vec::new(),
+            world: World::Native,
         };
         match name {
             "clone" => Some(template),
+            "virtual" => Some(Template { world: World::Virtual, ..template }),
             "standard" => {
                 let mount = |at: &str, source, access| Mount { at: at.to_owned(), source, access };
                 template.mounts = vec![

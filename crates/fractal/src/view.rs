@@ -67,7 +67,8 @@ impl Engine {
         let few = Bounds { entries_max: 512, depth_max: 64, bytes_max: 1 << 20 };
         // Listing a large directory to the end would take longer than this may.
         let top = Layer::open(&self.store.layer_tree(row.top))?;
-        if layer::disk_usage(&top, &few)?.truncated {
+        let usage = layer::disk_usage(&top, &few)?;
+        if usage.truncated || usage.unreadable > 0 {
             return Ok(false);
         }
         let below = self.store.layer(row.top)?.and_then(|top| top.below);

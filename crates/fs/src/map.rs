@@ -1,147 +1,456 @@
-//! The names of one directory.
+//! The names of one directory: a trie over the hashes of the names.
 //!
-//! They are kept in the order of a hash, because comparing two numbers is
-//! several times quicker than comparing two names that begin alike, as the
-//! names of one directory do. Whoever lists a directory sorts.
+//! Each level takes four bits of the hash and leads straight to one slot, so
+//! that looking a name up touches two places in memory for each level and
+//! compares one name. Nodes are shared between forks and copied when one of
+//! them writes. Whoever lists a directory sorts.
 
 use crate::entry::Entry;
 use crate::name::Name;
-use equivalent::{Comparable, Equivalent};
-use imbl::OrdMap;
-use imbl::ordmap::DiffItem;
-use std::cmp::Ordering;
-use std::ops::Bound;
+use foldhash::quality::RandomState;
+use std::hash::BuildHasher;
+use std::sync::{Arc, LazyLock};
+
+const LEVEL_BITS: u32 = 4;
+
+/// Where the hash ends: names that still agree lie in one node side by side.
+const HASH_BITS: u32 = u64::BITS;
+
+/// Chosen anew for each process, so that nobody can make up names that all
+/// end in one node.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
+
+fn hash(name: &[u8]) -> u64 {
+    HASHER.hash_one(name)
+}
 
 #[derive(Clone, Default)]
-pub(crate) struct Map(OrdMap<Key, Entry>);
-
-/// Names with the same hash, should there be any, are in the order of their
-/// bytes: nothing gets lost or slow, whoever chose them.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    hash: u64,
-    name: Name,
+pub(crate) struct Map {
+    root: Node,
+    len: usize,
 }
 
-/// A name that is looked for.
-struct Wanted<'a> {
-    hash: u64,
-    name: &'a [u8],
+/// Which slots there are lies beside the pointer to them, not behind it: that
+/// is one place less to fetch for each level.
+#[derive(Clone)]
+struct Node {
+    bits: u16,
+    slots: Arc<[Slot]>,
 }
 
-impl<'a> Wanted<'a> {
-    fn new(name: &'a [u8]) -> Wanted<'a> {
-        Wanted { hash: hash(name), name }
+#[derive(Clone)]
+enum Slot {
+    Entry(Name, Entry),
+    Below(Node),
+    /// Only while a node is being made anew.
+    Moved,
+}
+
+/// A name, what stood under it and what stands there.
+pub(crate) type Difference<'a> = (&'a Name, Option<&'a Entry>, Option<&'a Entry>);
+
+/// The order in which a walk through the trie meets hashes: the four bits of
+/// the first level count most. It is its own inverse.
+fn place_of(hash: u64) -> u64 {
+    const LOW: u64 = 0x0f0f_0f0f_0f0f_0f0f;
+    (((hash & LOW) << 4) | ((hash >> 4) & LOW)).swap_bytes()
+}
+
+/// The slot's bit at a level.
+fn bit(hash: u64, shift: u32) -> u16 {
+    1 << ((hash >> shift) & 15)
+}
+
+impl Default for Node {
+    fn default() -> Node {
+        static NONE: LazyLock<Arc<[Slot]>> = LazyLock::new(|| Arc::new([]));
+        Node { bits: 0, slots: NONE.clone() }
     }
 }
 
-impl Equivalent<Key> for Wanted<'_> {
-    fn equivalent(&self, key: &Key) -> bool {
-        self.hash == key.hash && self.name == key.name.bytes()
+impl Node {
+    /// Where the slot of a bit lies, or would.
+    fn index(&self, bit: u16) -> usize {
+        (self.bits & (bit - 1)).count_ones() as usize
     }
-}
 
-impl Comparable<Key> for Wanted<'_> {
-    fn compare(&self, key: &Key) -> Ordering {
-        self.hash.cmp(&key.hash).then_with(|| self.name.cmp(key.name.bytes()))
+    fn slot(&self, bit: u16) -> Option<&Slot> {
+        (self.bits & bit != 0).then(|| &self.slots[self.index(bit)])
     }
-}
 
-/// Eight bytes at a time; good enough to spread names over a tree.
-fn hash(name: &[u8]) -> u64 {
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mix = |hash: u64, word: u64| {
-        let hash = (hash ^ word).wrapping_mul(ODD);
-        hash ^ (hash >> 29)
-    };
-    let mut words = name.chunks_exact(8);
-    let mut out = name.len() as u64;
-    for word in words.by_ref() {
-        out = mix(out, u64::from_le_bytes(word.try_into().expect("eight of them")));
+    /// Where a name lies among those whose whole hashes agree.
+    fn beside(&self, name: &[u8]) -> Option<usize> {
+        let is = |slot: &Slot| matches!(slot, Slot::Entry(other, _) if other.bytes() == name);
+        self.slots.iter().position(is)
     }
-    let mut rest = [0; 8];
-    rest[..words.remainder().len()].copy_from_slice(words.remainder());
-    mix(mix(out, u64::from_le_bytes(rest)), ODD)
+
+    fn is(&self, other: &Node) -> bool {
+        Arc::ptr_eq(&self.slots, &other.slots)
+    }
+
+    /// The slots for editing; copied if anyone else has them.
+    fn edit(&mut self) -> &mut [Slot] {
+        Arc::make_mut(&mut self.slots)
+    }
+
+    /// The slots to be put together anew: moved if nobody else has them.
+    fn take(&mut self) -> Vec<Slot> {
+        let room = self.slots.len() + 1;
+        let mut out = Vec::with_capacity(room);
+        match Arc::get_mut(&mut self.slots) {
+            Some(own) => {
+                out.extend(own.iter_mut().map(|slot| std::mem::replace(slot, Slot::Moved)))
+            }
+            None => out.extend(self.slots.iter().cloned()),
+        }
+        out
+    }
+
+    fn add(&mut self, at: usize, slot: Slot) {
+        let mut slots = self.take();
+        slots.insert(at, slot);
+        self.slots = slots.into();
+    }
+
+    /// A node with two entries whose hashes agree up to this level.
+    fn of_two(shift: u32, one: (u64, Slot), two: (u64, Slot)) -> Node {
+        if shift >= HASH_BITS {
+            return Node { bits: 0, slots: Arc::new([one.1, two.1]) };
+        }
+        let (first, second) = (bit(one.0, shift), bit(two.0, shift));
+        if first == second {
+            let below = Node::of_two(shift + LEVEL_BITS, one, two);
+            return Node { bits: first, slots: Arc::new([Slot::Below(below)]) };
+        }
+        let slots = if first < second { [one.1, two.1] } else { [two.1, one.1] };
+        Node { bits: first | second, slots: Arc::new(slots) }
+    }
+
+    /// Puts an entry below; true if the name is new.
+    fn insert(&mut self, hash: u64, shift: u32, name: Name, entry: Entry) -> bool {
+        if shift >= HASH_BITS {
+            let known = self.beside(name.bytes());
+            match known {
+                Some(at) => self.edit()[at] = Slot::Entry(name, entry),
+                None => self.add(self.slots.len(), Slot::Entry(name, entry)),
+            }
+            return known.is_none();
+        }
+        let bit = bit(hash, shift);
+        let at = self.index(bit);
+        if self.bits & bit == 0 {
+            self.bits |= bit;
+            self.add(at, Slot::Entry(name, entry));
+            return true;
+        }
+        let slot = &mut self.edit()[at];
+        match slot {
+            Slot::Below(next) => return next.insert(hash, shift + LEVEL_BITS, name, entry),
+            Slot::Entry(other, old) if *other == name => {
+                *old = entry;
+                return false;
+            }
+            Slot::Entry(..) | Slot::Moved => {}
+        }
+        let old = std::mem::replace(slot, Slot::Moved);
+        let Slot::Entry(other, _) = &old else { unreachable!("the others were dealt with") };
+        let old = (self::hash(other.bytes()), old);
+        let new = (hash, Slot::Entry(name, entry));
+        *slot = Slot::Below(Node::of_two(shift + LEVEL_BITS, old, new));
+        true
+    }
+
+    /// Takes an entry away that is below.
+    fn remove(&mut self, hash: u64, shift: u32, name: &[u8]) -> Option<Entry> {
+        let (at, bit) = match shift >= HASH_BITS {
+            true => (self.beside(name)?, 0),
+            false => (self.index(bit(hash, shift)), bit(hash, shift)),
+        };
+        if let Some(Slot::Below(_)) = self.slots.get(at) {
+            let slot = &mut self.edit()[at];
+            let Slot::Below(next) = slot else { unreachable!("looked at above") };
+            let entry = next.remove(hash, shift + LEVEL_BITS, name)?;
+            // One that is left alone moves up, so that equal directories have
+            // equal shapes.
+            if let [Slot::Entry(..)] = next.slots[..] {
+                *slot = next.take().pop().expect("there is one");
+            }
+            return Some(entry);
+        }
+        self.bits &= !bit;
+        let mut slots = self.take();
+        let gone = slots.remove(at);
+        self.slots = slots.into();
+        match gone {
+            Slot::Entry(_, entry) => Some(entry),
+            Slot::Below(_) | Slot::Moved => unreachable!("looked at above"),
+        }
+    }
+
+    fn get_mut(&mut self, hash: u64, shift: u32, name: &[u8]) -> Option<&mut Entry> {
+        let at = match shift >= HASH_BITS {
+            true => self.beside(name)?,
+            false => self.index(bit(hash, shift)),
+        };
+        match &mut self.edit()[at] {
+            Slot::Below(next) => next.get_mut(hash, shift + LEVEL_BITS, name),
+            Slot::Entry(_, entry) => Some(entry),
+            Slot::Moved => None,
+        }
+    }
 }
 
 impl Map {
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Entry> {
-        self.0.get(&Wanted::new(name))
+        let hash = hash(name);
+        let mut node = &self.root;
+        for shift in (0..HASH_BITS).step_by(LEVEL_BITS as usize) {
+            match node.slot(bit(hash, shift))? {
+                Slot::Entry(other, entry) => return (other.bytes() == name).then_some(entry),
+                Slot::Below(next) => node = next,
+                Slot::Moved => return None,
+            }
+        }
+        match &node.slots[node.beside(name)?] {
+            Slot::Entry(_, entry) => Some(entry),
+            Slot::Below(_) | Slot::Moved => None,
+        }
     }
 
+    /// The entry for editing. What is shared on the way is copied, so nothing
+    /// is looked for that is not there.
     pub(crate) fn get_mut(&mut self, name: &[u8]) -> Option<&mut Entry> {
-        self.0.get_mut(&Wanted::new(name))
+        self.get(name)?;
+        self.root.get_mut(hash(name), 0, name)
     }
 
     /// Puts an entry under a name, over the one that was there.
     pub(crate) fn insert(&mut self, name: Name, entry: Entry) {
-        self.0.insert(Key { hash: hash(name.bytes()), name }, entry);
+        self.len += usize::from(self.root.insert(hash(name.bytes()), 0, name, entry));
     }
 
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Entry> {
-        self.0.remove(&Wanted::new(name))
+        self.get(name)?;
+        self.len -= 1;
+        self.root.remove(hash(name), 0, name)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.len
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len == 0
     }
 
     /// All of them, in no order that means anything.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Name, &Entry)> {
-        self.0.iter().map(|(key, entry)| (&key.name, entry))
+    pub(crate) fn iter(&self) -> Iter<'_> {
+        Iter { open: vec![self.root.slots.iter()] }
+    }
+
+    /// Those that stand at a place or behind it, in the order of [`place_of`].
+    pub(crate) fn from(&self, start: u64) -> impl Iterator<Item = (u64, &Name, &Entry)> {
+        let mut open = Vec::new();
+        let (mut node, mut shift) = (&self.root, 0);
+        loop {
+            if shift >= HASH_BITS {
+                open.push(node.slots.iter());
+                break;
+            }
+            let bit = bit(place_of(start), shift);
+            let mut slots = node.slots[node.index(bit)..].iter();
+            match node.slot(bit) {
+                Some(Slot::Below(next)) => {
+                    slots.next();
+                    open.push(slots);
+                    (node, shift) = (next, shift + LEVEL_BITS);
+                }
+                _ => {
+                    open.push(slots);
+                    break;
+                }
+            }
+        }
+        let all = Iter { open }.map(|(name, entry)| (place_of(hash(name.bytes())), name, entry));
+        all.skip_while(move |(place, ..)| *place < start)
     }
 
     /// All of them, in the order of their names.
     pub(crate) fn sorted(&self) -> Vec<(&Name, &Entry)> {
-        let mut all: Vec<_> = self.iter().collect();
+        let mut all = Vec::with_capacity(self.len);
+        all.extend(self.iter());
         all.sort_unstable_by(|a, b| a.0.cmp(b.0));
         all
     }
 
-    /// From a hash on, in the order of hashes.
-    pub(crate) fn from(&self, hash: u64) -> impl Iterator<Item = (u64, &Name, &Entry)> {
-        let first = Wanted { hash, name: b"" };
-        let range = self.0.range::<_, Wanted>((Bound::Included(first), Bound::Unbounded));
-        range.map(|(key, entry)| (key.hash, &key.name, entry))
-    }
-
     /// Whether both are the same value in memory.
     pub(crate) fn is(&self, other: &Map) -> bool {
-        self.0.ptr_eq(&other.0)
+        self.root.is(&other.root)
     }
 
-    /// The names under which both differ, with what stands there in each.
-    /// What both hold in the same memory is not looked at.
-    pub(crate) fn diff<'a>(
-        &'a self,
-        other: &'a Map,
-    ) -> impl Iterator<Item = (&'a Name, Option<&'a Entry>, Option<&'a Entry>)> {
-        self.0.diff(&other.0).map(|item| match item {
-            DiffItem::Add(key, entry) => (&key.name, None, Some(entry)),
-            DiffItem::Remove(key, entry) => (&key.name, Some(entry), None),
-            DiffItem::Update { old: (key, old), new: (_, new) } => {
-                (&key.name, Some(old), Some(new))
+    /// The names under which both differ. What both hold in the same memory
+    /// is not looked at.
+    pub(crate) fn diff<'a>(&'a self, other: &'a Map) -> Vec<Difference<'a>> {
+        let mut out = Vec::new();
+        diff_nodes(&self.root, &other.root, 0, &mut out);
+        out
+    }
+}
+
+fn diff_nodes<'a>(old: &'a Node, new: &'a Node, shift: u32, out: &mut Vec<Difference<'a>>) {
+    if old.is(new) {
+        return;
+    }
+    if shift >= HASH_BITS {
+        return diff_all(old.slots.iter(), new.slots.iter(), out);
+    }
+    let mut bits = old.bits | new.bits;
+    while bits != 0 {
+        let bit = bits & bits.wrapping_neg();
+        bits ^= bit;
+        match (old.slot(bit), new.slot(bit)) {
+            (Some(Slot::Below(old)), Some(Slot::Below(new))) => {
+                diff_nodes(old, new, shift + LEVEL_BITS, out);
             }
-        })
+            (old, new) => diff_all(old.into_iter(), new.into_iter(), out),
+        }
+    }
+}
+
+/// Name by name, where the two have different shapes: there are few.
+fn diff_all<'a>(
+    old: impl Iterator<Item = &'a Slot>,
+    new: impl Iterator<Item = &'a Slot>,
+    out: &mut Vec<Difference<'a>>,
+) {
+    let all = |slots: Vec<&'a Slot>| slots.into_iter().flat_map(Iter::of);
+    let mut new: Vec<(&Name, &Entry)> = all(new.collect()).collect();
+    for (name, before) in all(old.collect()) {
+        match new.iter().position(|(other, _)| *other == name) {
+            Some(at) => {
+                let (_, after) = new.swap_remove(at);
+                if !before.is(after) {
+                    out.push((name, Some(before), Some(after)));
+                }
+            }
+            None => out.push((name, Some(before), None)),
+        }
+    }
+    out.extend(new.into_iter().map(|(name, after)| (name, None, Some(after))));
+}
+
+/// Entries below some nodes.
+pub(crate) struct Iter<'a> {
+    open: Vec<std::slice::Iter<'a, Slot>>,
+}
+
+impl<'a> Iter<'a> {
+    fn of(slot: &'a Slot) -> Iter<'a> {
+        Iter { open: vec![std::slice::from_ref(slot).iter()] }
+    }
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = (&'a Name, &'a Entry);
+
+    fn next(&mut self) -> Option<(&'a Name, &'a Entry)> {
+        while let Some(top) = self.open.last_mut() {
+            match top.next() {
+                Some(Slot::Entry(name, entry)) => return Some((name, entry)),
+                Some(Slot::Below(node)) => self.open.push(node.slots.iter()),
+                Some(Slot::Moved) => {}
+                None => drop(self.open.pop()),
+            }
+        }
+        None
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
+
+    fn number(map: &Map, name: &str) -> Option<u64> {
+        match map.get(name.as_bytes()) {
+            Some(Entry::Shared(number)) => Some(*number),
+            _ => None,
+        }
+    }
 
     #[test]
-    fn hashes_of_names_that_begin_alike_are_spread() {
-        let mut high = [0u32; 16];
-        for number in 0..16_000 {
-            high[(hash(format!("file-{number:07}.txt").as_bytes()) >> 60) as usize] += 1;
+    fn random_histories_agree_with_a_plain_map() {
+        let mut seed = 11u64;
+        let mut dice = |below: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) % below
+        };
+        for round in 0..60 {
+            let names = 1 + dice(400);
+            let (mut map, mut plain) = (Map::default(), BTreeMap::new());
+            let mut sealed = Vec::new();
+            for step in 0..600 {
+                let name = format!("file-{:05}", dice(names));
+                match dice(3) {
+                    0 => {
+                        let gone = map.remove(name.as_bytes()).is_some();
+                        assert_eq!(gone, plain.remove(&name).is_some());
+                    }
+                    _ => {
+                        map.insert(Name::trusted(name.as_bytes()), Entry::Shared(step));
+                        plain.insert(name, step);
+                    }
+                }
+                assert_eq!((map.len(), map.is_empty()), (plain.len(), plain.is_empty()));
+                if step % 100 == 0 {
+                    sealed.push((map.clone(), plain.clone()));
+                }
+            }
+            let listed: Vec<String> = map.sorted().iter().map(|(n, _)| n.to_string()).collect();
+            assert_eq!(listed, plain.keys().cloned().collect::<Vec<_>>(), "round {round}");
+            // From any place on, it is the rest of the whole.
+            let places: Vec<u64> = map.from(0).map(|(place, ..)| place).collect();
+            assert!(places.is_sorted() && places.len() == plain.len(), "round {round}");
+            for at in 0..places.len() {
+                for start in [places[at] - 1, places[at], places[at] + 1] {
+                    let rest = map.from(start).map(|(place, ..)| place);
+                    assert!(rest.eq(places.iter().copied().filter(|place| *place >= start)));
+                }
+            }
+            for (old, before) in &sealed {
+                before.iter().for_each(|(name, n)| assert_eq!(number(old, name), Some(*n)));
+                let told: BTreeMap<String, (bool, bool)> = old
+                    .diff(&map)
+                    .into_iter()
+                    .map(|(name, a, b)| (name.to_string(), (a.is_some(), b.is_some())))
+                    .collect();
+                let all = before.keys().chain(plain.keys());
+                let expect = all.filter(|name| before.get(*name) != plain.get(*name)).map(|name| {
+                    (name.clone(), (before.contains_key(name), plain.contains_key(name)))
+                });
+                assert_eq!(told, expect.collect(), "round {round}");
+            }
         }
-        assert!(high.iter().all(|count| (800..1200).contains(count)), "{high:?}");
-        assert_ne!(hash(b"a"), hash(b"a\0"));
-        assert_ne!(hash(b""), hash(b"\0"));
+    }
+
+    #[test]
+    fn names_whose_hashes_agree_lie_side_by_side() {
+        let slot =
+            |name: &str, number| Slot::Entry(Name::trusted(name.as_bytes()), Entry::Shared(number));
+        let same = 0xdead_beef_dead_beef;
+        let mut node = Node::of_two(0, (same, slot("a", 1)), (same, slot("b", 2)));
+        let name = |text: &str| Name::trusted(text.as_bytes());
+        assert!(node.insert(same, 0, name("c"), Entry::Shared(3)));
+        assert!(!node.insert(same, 0, name("a"), Entry::Shared(4)));
+        let (before, mut edited) = (node.clone(), node.clone());
+        assert!(matches!(edited.get_mut(same, 0, b"a"), Some(Entry::Shared(4))));
+        assert!(matches!(edited.remove(same, 0, b"b"), Some(Entry::Shared(2))));
+        let mut out = Vec::new();
+        diff_nodes(&before, &edited, 0, &mut out);
+        assert_eq!(out.len(), 1);
+        assert!(matches!(edited.remove(same, 0, b"c"), Some(Entry::Shared(3))));
+        // The last of them moved all the way up.
+        assert!(matches!(edited.slots[..], [Slot::Entry(..)]));
+        assert_eq!(size_of::<Slot>(), 40);
     }
 }

@@ -106,7 +106,21 @@ impl Vfs {
 
     /// The names in a directory with what is known about each, in order.
     pub fn list_stat(&self, path: impl AsRef<[u8]>) -> Result<Vec<(crate::Name, Stat)>, FsError> {
-        let path = path.as_ref();
+        self.list_with(path.as_ref(), stat)
+    }
+
+    /// The same without asking a source for anything but the names: a size
+    /// that only it could tell is 0. For those who look at a whole directory
+    /// and open few of its files.
+    pub fn glance(&self, path: impl AsRef<[u8]>) -> Result<Vec<(crate::Name, Stat)>, FsError> {
+        self.list_with(path.as_ref(), |reached, _| Ok(known(reached)))
+    }
+
+    fn list_with(
+        &self,
+        path: &[u8],
+        stat: impl Fn(Reached, &Answers) -> Result<Stat, Stop>,
+    ) -> Result<Vec<(crate::Name, Stat)>, FsError> {
         self.reading(path, |state, answers| {
             let found = state.find(path, Last::Follow, answers)?;
             let (dir, rule) = (found.dir()?, found.rule);
@@ -230,8 +244,19 @@ enum Part {
 }
 
 /// Asks the source for a file whose size is not known otherwise.
-pub(crate) fn stat(reached: Reached, answers: &Answers) -> Result<Stat, Stop> {
-    Ok(match reached {
+fn stat(reached: Reached, answers: &Answers) -> Result<Stat, Stop> {
+    match reached {
+        Reached::File(file) if file.content.len().is_none() => {
+            let size = answers.content(&file.content)?.len().unwrap_or(0);
+            Ok(Stat { size, ..known(reached) })
+        }
+        reached => Ok(known(reached)),
+    }
+}
+
+/// What the tree knows by itself.
+pub(crate) fn known(reached: Reached) -> Stat {
+    match reached {
         // One name, as filesystems say that do not count: a 2 would tell
         // `find` that there are no directories below.
         Reached::Dir(dir) => Stat {
@@ -243,21 +268,15 @@ pub(crate) fn stat(reached: Reached, answers: &Answers) -> Result<Stat, Stop> {
             meta: dir.meta,
             version: 0,
         },
-        Reached::File(file) => {
-            let size = match file.content.len() {
-                Some(size) => size,
-                None => answers.content(&file.content)?.len().unwrap_or(0),
-            };
-            Stat {
-                kind: EntryKind::File,
-                inode: file.inode,
-                names: file.names,
-                size,
-                held: file.content.held(),
-                meta: file.meta,
-                version: file.version,
-            }
-        }
+        Reached::File(file) => Stat {
+            kind: EntryKind::File,
+            inode: file.inode,
+            names: file.names,
+            size: file.content.len().unwrap_or(0),
+            held: file.content.held(),
+            meta: file.meta,
+            version: file.version,
+        },
         Reached::Link(link) => Stat {
             kind: EntryKind::Symlink,
             inode: link.inode,
@@ -267,5 +286,5 @@ pub(crate) fn stat(reached: Reached, answers: &Answers) -> Result<Stat, Stop> {
             meta: link.meta,
             version: 0,
         },
-    })
+    }
 }

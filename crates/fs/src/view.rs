@@ -108,6 +108,23 @@ impl Vfs {
         Vfs::of(State { top: tree.clone(), base: tree, setup: Arc::new(setup) })
     }
 
+    /// A view whose root is a source, read as it is asked for and written
+    /// over in memory.
+    pub fn over(source: Arc<dyn Source>, limits: Limits) -> Vfs {
+        let vfs = Vfs::new(limits);
+        {
+            let mut state = vfs.state_mut();
+            let meta = state.top.root.meta;
+            let (at, mounted) = (SandboxPath::root(), SandboxPath::root());
+            let (freshness, stamp) = (Freshness::Frozen, None);
+            let origin = Origin { source, at, mounted, freshness, stamp, meta };
+            let entries = Entries::Lazy(Arc::new(LazyDir::new(origin)));
+            state.top.root = Arc::new(Dir::new(meta, entries));
+            state.base = state.top.clone();
+        }
+        vfs
+    }
+
     fn of(state: State) -> Vfs {
         let shared = Shared { state: RwLock::new(state), watchers: Watchers::default() };
         Vfs { shared: Arc::new(shared), given: None, by: 0 }

@@ -68,6 +68,10 @@ const PSEUDO: [&str; 21] = [
 
 /// At most so many host mounts appear inside; more would make a start slow.
 const HOST_MOUNTS_MAX: usize = 32;
+/// Filesystems that a program or another machine answers for. Their owners
+/// cannot be shifted (Linux 6.18: EINVAL), and one that has stopped answering
+/// would stop every run, so they are left alone unless the project is there.
+const REMOTE: [&str; 9] = ["fuse", "fuseblk", "nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph"];
 /// Tens of thousands of mounts.
 const MOUNTINFO_BYTES_MAX: u64 = 16 << 20;
 /// At most so many directories of `/run` are made anew inside.
@@ -316,7 +320,8 @@ fn host_mounts(stack: &Stack) -> Vec<Own> {
         let skip = PSEUDO.contains(&kind.as_str())
             || point == Path::new("/")
             || PRIVATE_TOPS.iter().any(|top| point.starts_with(Path::new("/").join(top)))
-            || point.starts_with(&stack.state_dir);
+            || point.starts_with(&stack.state_dir)
+            || (is_remote(&kind) && !stack.project.starts_with(&point));
         if !skip && point.is_dir() {
             // A later mount at the same place covers the earlier one.
             points.retain(|(other, _)| *other != point);
@@ -326,6 +331,10 @@ fn host_mounts(stack: &Stack) -> Vec<Own> {
     points.truncate(HOST_MOUNTS_MAX);
     let describe = |(point, read_only)| Some(Own { read_only, ..own(stack, point)? });
     points.into_iter().filter_map(describe).collect()
+}
+
+fn is_remote(kind: &str) -> bool {
+    REMOTE.contains(&kind) || kind.starts_with("fuse.")
 }
 
 /// The kernel writes this text anew for every read, which takes as long as

@@ -225,7 +225,7 @@ fn tier_fix(tier: Tier) -> &'static str {
         Tier::Copied => {
             "use a kernel with landlock (Linux 5.13 or later, lsm=landlock,…) and keep the state directory on a filesystem with user attributes (FRACTAL_HOME)"
         }
-        Tier::Masked => "",
+        Tier::Masked | Tier::Virtual => "",
     }
 }
 

@@ -457,9 +457,11 @@ impl DiskWatch {
             let usage = crate::layer::Layer::open(dir).and_then(|layer| {
                 crate::layer::disk_usage(&layer, &crate::layer::Bounds::default())
             });
-            usage.map_or(0, |usage| usage.bytes)
+            // What lies too deep, or among too many others, to be counted is
+            // too much: otherwise depth would be a way around the limit.
+            usage.map_or(0, |usage| if usage.truncated { u64::MAX } else { usage.bytes })
         };
-        self.dirs.iter().map(measure).sum()
+        self.dirs.iter().map(measure).fold(0, u64::saturating_add)
     }
 }
 

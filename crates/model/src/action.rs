@@ -199,6 +199,21 @@ pub struct Run {
     /// What it is for.
     #[serde(default)]
     pub part: Part,
+    /// How it runs; by default as the sandbox's template says.
+    #[serde(default)]
+    pub world: Option<World>,
+}
+
+/// Where a run's program lives. Both report the same changes, so that a
+/// sandbox can be worked on in either.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum World {
+    /// Real processes in a clone of the machine.
+    #[default]
+    Native,
+    /// A shell in this process over a tree in memory that shows the project.
+    Virtual,
 }
 
 /// What a run is for, where it is part of another verb.

@@ -26,7 +26,7 @@ mod window;
 pub use action::{
     Action, ArchiveReply, DiffReply, GcReply, Isolation, ListReply, LogReply, Mount, MountAccess,
     MountSource, Outcome, Part, Reply, Run, RunReply, SandboxInfo, ShowReply, SnapshotInfo,
-    Staleness, Usage, VolumeInfo, VolumeVerb,
+    Staleness, Usage, VolumeInfo, VolumeVerb, World,
 };
 pub use attempt::{
     Attempt, AttemptReport, BaseKind, BaseReport, Check, CheckReport, CheckResult, Criterion,

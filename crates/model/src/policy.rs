@@ -51,10 +51,13 @@ pub enum Tier {
     Masked,
     /// A clone of the whole machine by root, with shifted user ids.
     Clone,
+    /// No process and nothing of the machine: a tree in memory and a shell
+    /// that knows nothing else. No rung of the ladder, but another world.
+    Virtual,
 }
 
 impl Tier {
-    /// All tiers, strongest first.
+    /// All tiers of real programs, strongest first.
     pub const LADDER: [Tier; 4] = [Tier::Clone, Tier::Masked, Tier::Rootless, Tier::Copied];
 
     /// The word for it on every surface.
@@ -64,6 +67,7 @@ impl Tier {
             Tier::Masked => "masked",
             Tier::Rootless => "rootless",
             Tier::Copied => "copied",
+            Tier::Virtual => "virtual",
         }
     }
 

@@ -14,7 +14,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How far a write into reality has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,16 +130,19 @@ impl ApplyRow {
     pub fn is_over(&self) -> bool {
         matches!(self.state, ApplyState::Done | ApplyState::Left)
     }
+
+    /// Whether it works in a directory, above it or below it.
+    pub fn overlaps(&self, root: &Path) -> bool {
+        self.root.starts_with(root) || root.starts_with(&self.root)
+    }
 }
 
 impl Tx<'_> {
     /// Notes that a write into reality begins. Refused while another one works
     /// in the same directory, above it or below it.
     pub fn insert_apply(&self, row: &ApplyRow) -> Result<()> {
-        let overlaps = |other: &ApplyRow| {
-            other.root.starts_with(&row.root) || row.root.starts_with(&other.root)
-        };
-        if let Some(other) = self.unfinished_applies()?.into_iter().find(overlaps) {
+        let mut others = self.unfinished_applies()?.into_iter();
+        if let Some(other) = others.find(|other| other.overlaps(&row.root)) {
             return Err(StoreError::Applying { root: other.root, id: other.id });
         }
         let sql = format!(

@@ -22,6 +22,7 @@ mod promote;
 mod reject;
 mod rollback;
 mod run;
+mod sh;
 mod show;
 mod snapshot;
 mod stages;
@@ -40,6 +41,7 @@ use fractal::{Code, Error, Reply};
 #[derive(clap::Subcommand)]
 pub enum Verb {
     Run(run::Run),
+    Sh(sh::Sh),
     Enter(enter::Enter),
     Fork(fork::Fork),
     Snapshot(snapshot::Snapshot),
@@ -78,6 +80,7 @@ impl Verb {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
         match self {
             Verb::Run(args) => args.call(session),
+            Verb::Sh(args) => args.call(session),
             Verb::Enter(args) => args.call(session),
             Verb::Fork(args) => args.call(session),
             Verb::Snapshot(args) => args.call(session),

@@ -1,6 +1,6 @@
 use crate::bounds::{Bounds, base_kind, duration};
 use crate::failure::Failure;
-use crate::inside::Inside;
+use crate::inside::{Inside, Where};
 use crate::session::Session;
 use crate::table::{plain, plural};
 use fractal::model::{BaseKind, Outcome, Tier, format_duration_ms};
@@ -33,6 +33,8 @@ pub struct Run {
     rm: bool,
     #[command(flatten)]
     inside: Inside,
+    #[command(flatten)]
+    place: Where,
     /// Give the program a terminal (the default when input and output are one)
     #[arg(short, long)]
     tty: bool,
@@ -62,6 +64,7 @@ impl Run {
             sandbox: self.sandbox,
             name: self.name,
             discard: self.rm,
+            world: self.place.world(),
             ..self.inside.run(&self.bounds, session)?
         };
         let (engine, caller) = (session.engine_for_run()?, session.caller()?);
@@ -187,7 +190,7 @@ fn input(style: Style) -> Result<OwnedFd, Error> {
         .map_err(|error| Error::internal(format!("cannot open /dev/null: {error}")))
 }
 
-fn own(stream: impl AsFd) -> Result<OwnedFd, Error> {
+pub fn own(stream: impl AsFd) -> Result<OwnedFd, Error> {
     stream
         .as_fd()
         .try_clone_to_owned()
@@ -231,7 +234,8 @@ fn limit_reached(outcome: Outcome) -> Option<&'static str> {
 
 fn isolation(reply: &RunReply, verbose: bool) -> Option<String> {
     let isolation = &reply.isolation;
-    if isolation.tier == Tier::Clone && isolation.missing.is_empty() && !verbose {
+    let usual = matches!(isolation.tier, Tier::Clone | Tier::Virtual);
+    if usual && isolation.missing.is_empty() && !verbose {
         return None;
     }
     let missing = match isolation.missing.as_slice() {

@@ -13,4 +13,5 @@ mod promote;
 mod real;
 mod stages;
 mod transcripts;
+mod virtually;
 mod world;

@@ -35,7 +35,7 @@ enum Standing {
     /// As before the promotion.
     Old,
     /// Something else, in words.
-    Other(&'static str),
+    Other(String),
 }
 
 /// Works out the way back. Changes nothing.
@@ -52,12 +52,30 @@ pub(crate) fn inverse(engine: &Engine, row: &ApplyRow) -> Result<Inverse> {
         match look.standing(number, step, now.as_ref()).map_err(fail)? {
             Standing::Old => {}
             Standing::New => found.steps.push(look.step(number, step, now.map(|now| now.1))?),
-            Standing::Other(why) => found.conflicts.push(conflict(row, &step.path, why.to_owned())),
+            Standing::Other(why) => found.conflicts.push(conflict(row, &step.path, why)),
         }
     }
     let strangers = look.strangers(&found)?;
     found.conflicts.extend(strangers);
     Ok(found)
+}
+
+/// Whether every path is still as the promotion left it. Needs nothing of what
+/// stood there before.
+pub(crate) fn still_stands(engine: &Engine, row: &ApplyRow) -> Result<bool> {
+    let dir = engine.store.undo_dir(row.id);
+    let plan = Plan::read(&dir.join("plan"))?;
+    let look = Look { root: open_root(row).map_err(Error::from)?, row, dir };
+    for step in &plan.steps {
+        let is_new = || is_as_written(step, look.now(step)?.as_ref());
+        let fail = |error: io::Error| {
+            Error::denied(format!("cannot look at {}: {error}", step.path.shown(&row.root)))
+        };
+        if !is_new().map_err(fail)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn conflict(row: &ApplyRow, path: &Bytes, why: String) -> Conflict {
@@ -90,25 +108,39 @@ impl Look<'_> {
         step: &Planned,
         now: Option<&(Place, Seen)>,
     ) -> io::Result<Standing> {
-        let is_new = match (&step.new, now) {
-            (None, None) => true,
-            (Some(new), Some((place, now))) => is_as_made(new, place, now)?,
-            _ => false,
-        };
-        if is_new {
-            return Ok(Standing::New);
+        if is_as_written(step, now)? {
+            return Ok(match self.was_edited_in_keeping(number, step) {
+                Some(kept) => Standing::Other(format!(
+                    "what stood there was edited since, under another name or by a program that \
+                     had it open: it is in {}",
+                    kept.display()
+                )),
+                None => Standing::New,
+            });
         }
         let is_old = match (&step.old, now) {
             (None, None) => true,
             (Some(old), Some((place, now))) => self.is_as_kept(number, step, old, place, now)?,
             _ => false,
         };
+        let other = |why: &str| Standing::Other(why.to_owned());
         Ok(match now {
             _ if is_old => Standing::Old,
-            None => Standing::Other("it was deleted since"),
-            Some(_) if step.new.is_none() => Standing::Other("it was made again since"),
-            Some(_) => Standing::Other("it was edited since"),
+            None => other("it was deleted since"),
+            Some(_) if step.new.is_none() => other("it was made again since"),
+            Some(_) => other("it was edited since"),
         })
+    }
+
+    /// Where what stood there is kept, if it is no longer what stood there: the
+    /// very file is kept where it can be, and may have further names or be
+    /// open in a program. A copy is nobody's but ours.
+    fn was_edited_in_keeping(&self, number: usize, step: &Planned) -> Option<PathBuf> {
+        let old = step.old.as_ref().filter(|old| old.kind == EntryKind::File)?;
+        let path = self.kept(number, step);
+        let kept = Seen::of(&rustix::fs::lstat(&path).ok()?);
+        let is_itself = kept.inode == old.inode && step.act() != Act::Change;
+        (is_itself && !old.is_same_but_moved(&kept)).then_some(path)
     }
 
     fn is_as_kept(
@@ -231,12 +263,19 @@ fn is_directory(new: &New) -> bool {
     matches!(new.what, What::Directory)
 }
 
+/// Whether a path is what the promotion wrote there.
+fn is_as_written(step: &Planned, now: Option<&(Place, Seen)>) -> io::Result<bool> {
+    match (&step.new, now) {
+        (None, None) => Ok(true),
+        (Some(new), Some((place, now))) => is_as_made(new, place, now),
+        _ => Ok(false),
+    }
+}
+
+/// By content: a time and a size can be kept through an edit.
 fn is_as_made(new: &Made, place: &Place, now: &Seen) -> io::Result<bool> {
     if new.kind != now.kind || !same_mode(new.mode, now) {
         return Ok(false);
-    }
-    if super::work::is_ours(new, now) {
-        return Ok(true);
     }
     match (new.kind, &new.sha256, &new.target) {
         (EntryKind::File, Some(hash), _) => {

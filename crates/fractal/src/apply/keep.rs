@@ -8,10 +8,11 @@
 use super::content::{self, Attributes};
 use super::disk::At;
 use super::ground::{c_name, stage_name};
+use super::holders::holders;
 use super::see::stat_at;
 use super::stage::give;
 use super::trouble::Trouble;
-use super::work::{Stage, Work, clear, entry_name, holders, remove_stage};
+use super::work::{Stage, Work, clear, entry_name, remove_stage};
 use fractal_model::EntryKind;
 use fractal_store::ApplyState;
 use rustix::fd::OwnedFd;
@@ -35,7 +36,19 @@ impl Work<'_> {
             // Recorded: what is left is tidying, which the next one repeats.
             let _ = self.sweep();
         }
+        self.release_undone();
         Ok(())
+    }
+
+    /// What an undo has put back stands in reality again, as the very file
+    /// where it can: kept as well, it would have two names, and an edit of one
+    /// would be one of the other. What fails here is left to `gc`.
+    fn release_undone(&self) {
+        let Some(undone) = self.row.undoes else { return };
+        let store = &self.engine.store;
+        if store.transact_relaxed(|tx| tx.forget_kept(undone)).is_ok() {
+            let _ = store.discard_kept(undone);
+        }
     }
 
     /// Moves a stage into the state directory; false when it was copied and

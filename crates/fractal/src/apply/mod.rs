@@ -12,6 +12,8 @@ mod back;
 mod content;
 mod disk;
 mod ground;
+pub(crate) mod holders;
+mod inherit;
 pub(crate) mod inverse;
 mod keep;
 mod plan;
@@ -79,7 +81,8 @@ pub struct Seen {
 /// What shall stand at a path.
 #[derive(Clone, Debug)]
 pub struct New {
-    /// Permission bits; set-uid, set-gid and sticky are never set.
+    /// Permission bits. Of the special ones only an undo sets any, but for the
+    /// set-gid bit of a directory that is made in a shared one.
     pub mode: u32,
     /// Owner and group, where we may set them.
     pub owner: Option<(u32, u32)>,
@@ -137,11 +140,6 @@ pub(crate) fn digest(engine: &Engine, promotion: Id) -> Result<String> {
     Ok(Plan::read(&engine.store.undo_dir(promotion).join("plan"))?.digest())
 }
 
-/// How many paths a promotion wrote.
-pub(crate) fn length(engine: &Engine, promotion: Id) -> Result<usize> {
-    Ok(Plan::read(&engine.store.undo_dir(promotion).join("plan"))?.steps.len())
-}
-
 /// Whether a promotion wrote anything in or below a directory. One whose plan
 /// cannot be read did not.
 pub(crate) fn wrote_below(engine: &Engine, row: &ApplyRow, directory: &Path) -> bool {
@@ -165,7 +163,7 @@ pub fn apply(engine: &Engine, job: Job<'_>) -> Result<Done> {
 /// The same; with `undoes`, contents that stood in reality come back.
 pub(crate) fn carry_out(engine: &Engine, mut job: Job<'_>, undoes: Option<Id>) -> Result<Done> {
     let disk = Disk::new(engine.fault_hook());
-    let survey = survey::survey(&mut job)?;
+    let survey = survey::survey(&mut job, undoes.is_some())?;
     let row = begin(engine, &disk, &job, &survey, undoes)?;
     let undo = row.id;
     let mut work = lay_out(engine, &disk, row, job, survey)?;
@@ -208,6 +206,7 @@ fn begin(
             return Ok(row);
         }
         recover(engine)?;
+        recover::make_way(engine, &row)?;
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -239,6 +238,7 @@ fn try_lay_out(
     survey: Survey,
 ) -> std::result::Result<(ground::Root, Vec<work::Stage>, Plan), Trouble> {
     let undo_dir = engine.store.new_undo_dir(row.id).map_err(Error::from)?;
+    holders::note(disk, &undo_dir, row, &survey.root)?;
     let stages = Work::make_stages(disk, row, &survey.root)?;
     let mut stager = Stager::new(disk, job.view, row.undoes.is_some());
     let mut steps = Vec::with_capacity(survey.steps.len());

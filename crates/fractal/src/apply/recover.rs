@@ -4,12 +4,14 @@
 //! each by swapping its own pid in, and finishes it: back before the decision,
 //! on after it. Every step can be repeated, so whoever recovers may die as
 //! well. A write that cannot be finished now (its disk is not mounted, or
-//! full) keeps its row and is tried again by the next command; it stops no
-//! other work than writing into the same directory.
+//! full, or another directory stands in its place) keeps its row and is tried
+//! again by the next command; it stops no other work than writing into the
+//! same directory.
 
 use super::disk::Disk;
+use super::holders::{elsewhere, holders, waits};
 use super::trouble::Trouble;
-use super::work::{Work, holders, open_root, remove_stage};
+use super::work::{Work, open_root, remove_stage};
 use crate::Engine;
 use fractal_model::{Code, Error, RecordBody, Result};
 use fractal_store::{ApplyRow, ApplyState, Reads, Worker, now_ms};
@@ -36,6 +38,9 @@ pub(crate) fn recover(engine: &Engine) -> Result<()> {
 }
 
 fn settle(engine: &Engine, disk: &Disk, row: ApplyRow) -> std::result::Result<(), Trouble> {
+    if let Some(dir) = elsewhere(&engine.store, &row) {
+        return Err(waits(&row, &dir).into());
+    }
     if row.state == ApplyState::Staging {
         return forget(engine, disk, &row);
     }
@@ -55,6 +60,27 @@ fn settle(engine: &Engine, disk: &Disk, row: ApplyRow) -> std::result::Result<()
                 work.give_up(trouble, true);
             }
         }
+    }
+    Ok(())
+}
+
+/// Lets a new write pass one whose directory is elsewhere, if that one only
+/// waits to tidy up there. One that was interrupted halfway does not give way:
+/// nobody but its row knows that its directory is neither old nor new.
+pub(super) fn make_way(engine: &Engine, new: &ApplyRow) -> Result<()> {
+    let waiting = |row: &ApplyRow| row.overlaps(&new.root) && !row.worker.is_alive();
+    for row in engine.store.unfinished_applies()?.into_iter().filter(waiting) {
+        let Some(dir) = elsewhere(&engine.store, &row) else { continue };
+        match row.state {
+            ApplyState::Staging => engine.store.transact(|tx| tx.delete_apply(row.id)).map(drop)?,
+            ApplyState::Sweeping => {
+                let done = ApplyState::Done;
+                engine.store.transact(|tx| tx.set_apply_state(row.id, row.worker, done))?;
+                continue;
+            }
+            _ => return Err(waits(&row, &dir)),
+        }
+        engine.store.discard_undo(row.id)?;
     }
     Ok(())
 }
@@ -79,7 +105,8 @@ pub(super) fn forget(
     Ok(())
 }
 
-/// A stage that is nowhere was removed by hand, with all that could be brought
+/// A stage that is nowhere, in a directory that is the one it was made in, was
+/// removed by hand, with all that could be brought
 /// or put back. The tree stays as it is, and the journal says so. Anything
 /// else that keeps us from going on may pass.
 fn bury(engine: &Engine, row: &ApplyRow, trouble: Trouble) -> std::result::Result<(), Trouble> {

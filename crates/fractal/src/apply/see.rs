@@ -1,6 +1,7 @@
 //! What stands at a path of the host, read without following a link.
 
 use super::Seen;
+use fractal_jail::layer::nanoseconds;
 use fractal_model::EntryKind;
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, FileType, Stat};
@@ -62,10 +63,4 @@ fn kind_of(stat: &Stat) -> EntryKind {
         FileType::Symlink => EntryKind::Symlink,
         _ => EntryKind::Special,
     }
-}
-
-/// Saturates: a file may carry a time that no 64-bit count of nanoseconds holds.
-fn nanoseconds(seconds: impl Into<i64>, nanoseconds: impl TryInto<i64>) -> i64 {
-    let part = nanoseconds.try_into().unwrap_or(0);
-    seconds.into().saturating_mul(1_000_000_000).saturating_add(part)
 }

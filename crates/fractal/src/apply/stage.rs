@@ -145,7 +145,16 @@ impl<'a> Stager<'a> {
     }
 
     fn mode(&self, new: &New) -> u32 {
-        new.mode & if self.trusted { 0o7777 } else { 0o777 }
+        // A view gives no special bit out; a directory's comes from its place.
+        let directory = matches!(new.what, What::Directory);
+        new.mode
+            & if self.trusted {
+                0o7777
+            } else if directory {
+                0o2777
+            } else {
+                0o777
+            }
     }
 
     /// Owners are set where we may; elsewhere everything new is ours.

@@ -5,6 +5,7 @@
 //! a byte is copied. The same comparison is made again at every exchange.
 
 use super::ground::{Root, filesystem, split};
+use super::inherit::Groups;
 use super::plan::{Bytes, walk_key};
 use super::see::seen_at;
 use super::trouble::{Clash, Trouble};
@@ -28,8 +29,9 @@ pub(super) struct Survey {
     pub holders: Vec<Bytes>,
 }
 
-/// Looks at everything a job is about.
-pub(super) fn survey(job: &mut Job<'_>) -> Result<Survey> {
+/// Looks at everything a job is about. What comes `back` stood there before
+/// and takes over nothing.
+pub(super) fn survey(job: &mut Job<'_>, back: bool) -> Result<Survey> {
     let root = Root::open(&job.root)
         .map_err(|error| Error::from(Trouble::io("open", job.root.display(), &error)))?;
     let base = SandboxPath::parse(job.root.as_os_str().as_bytes())?;
@@ -37,7 +39,7 @@ pub(super) fn survey(job: &mut Job<'_>) -> Result<Survey> {
     steps.retain(|step| step.old.is_some() || step.new.is_some());
     steps.sort_by_cached_key(|step| walk_key(step.path.relative()));
     let mut found = Survey { root, steps: Vec::new(), places: Vec::new(), holders: Vec::new() };
-    let mut stages = Stages::default();
+    let (mut stages, mut groups) = (Stages::default(), Groups::default());
     let mut clashes = Vec::new();
     let made: HashSet<SandboxPath> = steps
         .iter()
@@ -48,9 +50,9 @@ pub(super) fn survey(job: &mut Job<'_>) -> Result<Survey> {
     for step in &mut steps {
         check_shape(step, &base, before.as_ref())?;
         before = Some(step.path.clone());
-        let relative = below(&step.path, &base);
+        let relative = below(&step.path, &base).to_vec();
         let makes_way = step.path.parent().is_some_and(|parent| made.contains(&parent));
-        let now = look(&found.root, step, relative, makes_way);
+        let now = look(&found.root, step, &relative, makes_way);
         match now.map_err(|error| cannot_look(&step.path, &error))? {
             // With the bits that whoever planned it may not have seen.
             Ok(now) => step.old = now,
@@ -59,10 +61,14 @@ pub(super) fn survey(job: &mut Job<'_>) -> Result<Survey> {
                 continue;
             }
         }
-        let stage = stages
-            .of(&found.root, split(relative).0)
-            .map_err(|error| cannot_look(&step.path, &error))?;
-        found.places.push((Bytes(relative.to_vec()), stage));
+        let dir = split(&relative).0;
+        let stage = stages.of(&found.root, dir).map_err(|error| cannot_look(&step.path, &error))?;
+        if !back {
+            groups
+                .pass_on(step, &found.root, dir)
+                .map_err(|error| cannot_look(&step.path, &error))?;
+        }
+        found.places.push((Bytes(relative), stage));
     }
     if !clashes.is_empty() {
         return Err(Trouble::Conflict(clashes).into());

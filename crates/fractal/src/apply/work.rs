@@ -7,6 +7,7 @@
 
 use super::disk::{At, Disk};
 use super::ground::{Root, c_name, open_listed, stage_name};
+use super::holders::holders;
 use super::plan::{Act, Bytes, Made, Plan};
 use super::see::seen_at;
 use super::trouble::Trouble;
@@ -166,17 +167,6 @@ pub(super) fn is_ours(made: &Made, now: &Seen) -> bool {
 fn has_owner(new: &Made, now: &Seen) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     new.owner.is_none_or(|owner| !is_root || owner == (now.uid, now.gid))
-}
-
-/// The directories that hold a stage.
-pub(super) fn holders(row: &ApplyRow) -> Result<Vec<Bytes>, Trouble> {
-    let read = |text: &String| Bytes::try_from(text.clone()).ok().filter(Bytes::is_safe);
-    let corrupt = || {
-        let message = format!("the row of {} names a stage that cannot be", row.id);
-        Error::new(fractal_model::Code::Corrupt, message)
-    };
-    let list = row.stages.iter().map(|text| read(text).ok_or_else(corrupt));
-    Ok(list.collect::<Result<_, _>>()?)
 }
 
 pub(super) fn open_root(row: &ApplyRow) -> Result<Root, Trouble> {

@@ -18,6 +18,8 @@ use toml::Spanned;
 const NAME_BYTES_MAX: usize = 40;
 /// More people than any gate waits for.
 const APPROVE_MAX: u32 = 100;
+/// Longer than most deployments take; nobody waits for one that hangs.
+const PUBLISH_MS: u64 = 30 * 60_000;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +32,8 @@ pub(super) struct StageFile {
     wait: Option<Spanned<String>>,
     freeze: Option<Vec<Spanned<String>>>,
     publish: Option<Spanned<String>>,
+    #[serde(rename = "publish-time")]
+    publish_time: Option<Spanned<String>>,
 }
 
 /// One stage and its gate, as the file says.
@@ -49,6 +53,8 @@ pub struct Stage {
     pub freeze: Vec<Window>,
     /// What runs on the host after something came in.
     pub publish: Option<String>,
+    /// How long that may take.
+    pub publish_ms: u64,
 }
 
 /// The stages of a project.
@@ -109,6 +115,9 @@ impl Reading<'_> {
         }
         if let Some(publish) = &file.get_ref().publish {
             self.not_empty("stage.publish", publish)?;
+        } else if let Some(time) = &file.get_ref().publish_time {
+            let why = Error::invalid("there is no `publish` that it could limit");
+            return Err(self.at(time.span(), "stage.publish-time", &why));
         }
         let freeze = file.get_ref().freeze.iter().flatten().map(|text| {
             Window::parse(text.get_ref())
@@ -124,6 +133,9 @@ impl Reading<'_> {
             wait_ms: self.duration("stage.wait", file.get_ref().wait.clone())?,
             freeze: freeze.collect::<Result<_>>()?,
             publish: file.get_ref().publish.clone().map(Spanned::into_inner),
+            publish_ms: self
+                .duration("stage.publish-time", file.get_ref().publish_time.clone())?
+                .unwrap_or(PUBLISH_MS),
         })
     }
 
@@ -295,6 +307,9 @@ fn stage_text(stage: &Stage) -> String {
     words.extend(stage.wait_ms.map(|ms| format!("wait {}", format_duration_ms(ms))));
     words.extend(stage.freeze.iter().map(|window| format!("freeze {window}")));
     words.extend(stage.publish.iter().map(|command| format!("publish {command}")));
+    if stage.publish_ms != PUBLISH_MS {
+        words.push(format!("publish-time {}", format_duration_ms(stage.publish_ms)));
+    }
     words.join(", ")
 }
 
@@ -362,6 +377,8 @@ mod tests {
         check("[[stage]]\nname = \"reality\"\n", "2", "verified, dev, tested, staging");
         check("[[stage]]\nname = \"a\"\n[[stage]]\nname = \"a\"\n", "3", "another stage `a`");
         check("[[stage]]\npublish = \" \"\n", "2", "no command");
+        check("[[stage]]\npublish = \"x\"\npublish-time = \"0s\"\n", "3", "not above zero");
+        check("[[stage]]\npublish-time = \"5m\"\n", "2", "no `publish`");
         check("[[stage]]\ngit = \"b\"\ndirectory = \"/d\"\n", "2", "not both");
         check("[[stage]]\ngit = \"\"\n", "2", "no name for a branch");
         check("[[stage]]\ngit = \"b\"\n[[stage]]\ngit = \"b\"\n", "3", "in a cycle");

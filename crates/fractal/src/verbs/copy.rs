@@ -3,7 +3,7 @@
 use crate::view::path_of;
 use crate::{Caller, Engine, base, record, stages};
 use fractal_jail::layer::{Bounds, CopyOptions, Layer, Step, View, Writer, copy_out};
-use fractal_model::{ArchiveReply, EntryKind, Error, Result, SandboxPath, Tier};
+use fractal_model::{ArchiveReply, Code, EntryKind, Error, Result, SandboxPath, Tier};
 use fractal_store::{Reads, SandboxRow, now_ms};
 use serde_json::json;
 use std::os::fd::AsFd;
@@ -68,11 +68,8 @@ fn out(
     note(engine, caller, row, "out")?;
     let entries = copied.files + copied.directories + copied.symlinks;
     if copied.truncated || copied.unreadable > 0 {
-        return Err(Error::new(
-            fractal_model::Code::Limit,
-            format!("only {entries} entries were copied"),
-        )
-        .hint("the rest is unreadable, too deep or too large"));
+        return Err(Error::new(Code::Limit, format!("only {entries} entries were copied"))
+            .hint("the rest is unreadable, too deep or too large"));
     }
     Ok(ArchiveReply {
         sandbox: row.name.clone(),
@@ -116,24 +113,38 @@ fn into(
         Some(name) => SandboxPath::root().join(name.as_encoded_bytes())?,
         None => return Err(Error::invalid(format!("{} names no file", from.display()))),
     };
+    // All of it is known before the first byte is written.
+    let list = if meta.is_dir() { listed(&host, &root, from)? } else { Vec::new() };
     put(&writer, &host, &root, &target, &mut reply)?;
     let mut put_at = vec![target.clone()];
-    if meta.is_dir() {
-        let mut list = Vec::new();
-        host.walk(&root, &Bounds::default(), |path, _| {
-            list.push(path.clone());
-            Step::Continue
-        })?;
-        for path in list {
-            let relative = &path.relative()[root.relative().len()..];
-            let to = SandboxPath::parse([target.relative(), relative].concat())?;
-            put(&writer, &host, &path, &to, &mut reply)?;
-            put_at.push(to);
-        }
+    for path in list {
+        let relative = &path.relative()[root.relative().len()..];
+        let to = SandboxPath::parse([target.relative(), relative].concat())?;
+        put(&writer, &host, &path, &to, &mut reply)?;
+        put_at.push(to);
     }
     base::note_injected(engine, row, &engine.views(row, row.base)?.top(), &put_at)?;
     note(engine, caller, row, "in")?;
     Ok(reply)
+}
+
+/// Everything below a directory of the host, or an error: a copy that lacks
+/// something would be taken for the whole.
+fn listed(host: &View, root: &SandboxPath, from: &Path) -> Result<Vec<SandboxPath>> {
+    let mut list = Vec::new();
+    let walked = host.walk(root, &Bounds::default(), |path, _| {
+        list.push(path.clone());
+        Step::Continue
+    })?;
+    if walked.truncated {
+        let message = format!("{} holds too much, or nests too deep, to be copied", from.display());
+        return Err(Error::new(Code::Limit, message).hint("copy parts of it; nothing was copied"));
+    }
+    if walked.unreadable > 0 {
+        let message = format!("{} entries of {} cannot be read", walked.unreadable, from.display());
+        return Err(Error::denied(message).hint("make them readable; nothing was copied"));
+    }
+    Ok(list)
 }
 
 /// Puts one entry of a view at a path of the layer.

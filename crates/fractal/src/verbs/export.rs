@@ -3,8 +3,10 @@
 //! A tar archive, compressed with zstd: first `manifest.json`, then every
 //! changed file, directory, link and fifo below `tree/`. Deletions stand in
 //! the manifest only, and so do sockets and devices, which mean nothing
-//! elsewhere. Nothing of the host is in it but what was changed.
+//! elsewhere. Nothing of the host is in it but what was changed, and digests
+//! of what stood there before: by these an import knows later edits.
 
+use crate::base::{self, Held};
 use crate::{Caller, Engine, record};
 use fractal_model::{ArchiveReply, Change, EntryKind, Error, Mount, Policy, Result};
 use serde::{Deserialize, Serialize};
@@ -13,8 +15,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-/// Version of the archive's shape.
-pub const FORMAT: u32 = 1;
+/// Version of the archive's shape. 2 tells what the changes were made on.
+pub const FORMAT: u32 = 2;
 pub const MANIFEST: &str = "manifest.json";
 
 /// The first entry of an archive.
@@ -26,6 +28,9 @@ pub struct Manifest {
     pub policy: Policy,
     pub mounts: Vec<Mount>,
     pub changes: Vec<Change>,
+    /// What stood where something changed, where that is known.
+    #[serde(default)]
+    pub base: Vec<Held>,
 }
 
 pub fn export(
@@ -47,6 +52,7 @@ pub fn export(
         template: row.template.clone(),
         policy: row.policy.clone(),
         mounts: row.mounts.clone(),
+        base: base::held(engine, &row, &views, &changes)?,
         changes,
     };
     let mut reply = ArchiveReply { sandbox: row.name.clone(), entries: 0, bytes: 0, left_out: 0 };

@@ -1,6 +1,7 @@
 //! `gc`: sandboxes that were forgotten, layers nobody stands on, and what is
 //! kept for an undo that cannot come or is not wanted any more.
 
+use crate::apply::holders::elsewhere;
 use crate::{Caller, Engine};
 use fractal_model::{GcReply, Result};
 use fractal_store::{Reads, SandboxRow, now_ms};
@@ -59,13 +60,13 @@ fn free_kept(
 }
 
 /// A write that a crash interrupted waits for its directory to come back: it
-/// may lie on a disk that is not mounted. Asked to give up what is old, that
+/// may lie on a disk that is not mounted, or under another name. Asked to give up what is old, that
 /// is given up too.
 fn abandon(engine: &Engine, undo_ms: u64) -> Result<()> {
     let oldest = now_ms().saturating_sub(undo_ms);
     for row in engine.store.unfinished_applies()? {
-        let waits = row.created_ms < oldest && !row.worker.is_alive() && !row.root.exists();
-        if waits {
+        let is_away = || !row.root.exists() || elsewhere(&engine.store, &row).is_some();
+        if row.created_ms < oldest && !row.worker.is_alive() && is_away() {
             engine.store.transact(|tx| tx.delete_apply(row.id))?;
             engine.store.discard_undo(row.id)?;
         }

@@ -18,7 +18,8 @@ pub fn guard(engine: &Engine, caller: &Caller, asked: Guard, io: RunIo) -> Resul
     }
     let command = asked_run.command.clone();
     let run = run::run(engine, caller, asked_run, io)?;
-    let succeeded = run.outcome == Outcome::Exited && run.exit == 0;
+    // What nobody can read up on is not promoted while nobody watches.
+    let succeeded = run.outcome == Outcome::Exited && run.exit == 0 && run.output_lost.is_none();
     let promotion = match run.kept && succeeded {
         true => {
             let asked = Promote { sandbox: Some(run.id.to_string()), ..asked_promote };
@@ -27,6 +28,15 @@ pub fn guard(engine: &Engine, caller: &Caller, asked: Guard, io: RunIo) -> Resul
         false => None,
     };
     tell(engine, caller, &command, &run, promotion.as_ref())?;
+    if let Some(why) = &run.output_lost {
+        let message = format!("cannot pass on what the program wrote: {why}; nothing is promoted");
+        let kept = format!(
+            "it ran, and its work is in `{0}`: `fractal diff {0}`, then `fractal promote {0}`",
+            run.sandbox
+        );
+        let error = Error::internal(message);
+        return Err(if run.kept { error.hint(kept) } else { error });
+    }
     let promotion = promotion.transpose()?;
     let promoted = promotion.as_ref().is_some_and(|reply| reply.verdict == Verdict::Applied);
     Ok(GuardReply { run, promotion, promoted })

@@ -1,10 +1,12 @@
 //! `import`: a sandbox from an exported archive, on today's reality.
 //!
 //! The archive may come from anywhere, so it is read as hostile: paths are
-//! parsed, links never followed, sizes bounded, devices refused.
+//! parsed, links never followed, sizes bounded, devices refused. What it says
+//! its changes were made on is noted, so that a promotion sees edits made here
+//! since; reality as it stands was never its base.
 
 use super::export::{FORMAT, MANIFEST, Manifest};
-use crate::{Caller, Engine, insert_layer, names, record, stale};
+use crate::{Caller, Engine, base, insert_layer, names, record, stale};
 use fractal_jail::layer::Writer;
 use fractal_model::{ChangeKind, Code, Error, Name, Result, SandboxInfo, SandboxPath, Tier};
 use fractal_store::{Reads, SandboxRow, new_id, now_ms};
@@ -39,6 +41,7 @@ pub fn import(
     let row = new_row(engine, caller, &manifest, name)?;
     engine.store.new_layer_dir(row.top)?;
     let filled = fill(engine, &row, &manifest, entries, &path).and_then(|()| {
+        base::note_imported(engine, &row, &manifest.changes, &manifest.base)?;
         let mut body = record(caller, "import", Some(&row));
         body.detail = json!({ "changes": manifest.changes.len() });
         engine.store.dirty_layer(row.top, "import")?;
@@ -52,6 +55,7 @@ pub fn import(
     });
     if let Err(error) = filled {
         let _ = engine.store.discard_layer(row.top);
+        let _ = engine.store.discard_base(row.id);
         return Err(error);
     }
     super::list::info(engine, &row)

@@ -52,13 +52,6 @@ pub fn find<'r>(
     }
 }
 
-/// Whether every path is still as the promotion left it.
-pub fn still_stands(engine: &Engine, row: &ApplyRow) -> Result<bool> {
-    let inverse = inverse(engine, row)?;
-    let whole = crate::apply::length(engine, row.id)?;
-    Ok(inverse.conflicts.is_empty() && inverse.steps.len() == whole)
-}
-
 /// By its id, or by the beginning of it if there is only one such.
 fn named<'r>(rows: &'r [ApplyRow], text: &str) -> Result<&'r ApplyRow> {
     const CHARS_MIN: usize = 6;

@@ -15,10 +15,12 @@ use crate::view::path_of;
 use crate::{Caller, Engine, capture, insert_layer, record, stages, stale};
 use fractal_jail::layer::{View, Writer};
 use fractal_model::{
-    Code, Conflict, Error, Id, PromoteReply, Result, SandboxPath, Tier, TypedPath, Verdict,
+    Change, Code, Conflict, Error, Id, PromoteReply, Result, SandboxPath, Tier, TypedPath, Verdict,
 };
 use fractal_store::{SandboxRow, SnapshotRow, new_id, now_ms};
 use serde_json::json;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How clashes are settled, and whether it only looks.
 pub struct Asked {
@@ -138,26 +140,118 @@ fn weigh(
         theirs: Side::from(&target),
         live,
         keep_owner,
+        turned: RefCell::default(),
     };
-    let (keep, follow) =
-        (paths(caller, &asked.ours, "--ours")?, paths(caller, &asked.theirs, "--theirs")?);
-    let within =
-        |list: &[SandboxPath], path: &SandboxPath| list.iter().any(|at| path.is_within(at));
-    let (mut mine, mut theirs, mut conflicts) = (Vec::new(), Vec::new(), Vec::new());
-    for change in &changes {
-        let path = &change.path;
-        match sides.weigh(path)? {
-            Weighed::Skip => {}
-            Weighed::OnlyTheirs => theirs.push(path.clone()),
-            Weighed::Take(wish) => mine.push(wish),
-            Weighed::Clash(clash) if within(&keep, path) => mine.push(clash.ours),
-            Weighed::Clash(_) if within(&follow, path) => theirs.push(path.clone()),
-            Weighed::Clash(clash) => conflicts.push(clash.conflict),
+    let mut sorted = Sorted {
+        sides,
+        keep: paths(caller, &asked.ours, "--ours")?,
+        follow: paths(caller, &asked.theirs, "--theirs")?,
+        fates: BTreeMap::new(),
+        conflicts: BTreeMap::new(),
+    };
+    sorted.sort(&changes)?;
+    sorted.open_again();
+    sorted.find_the_way()?;
+    let Sorted { sides, fates, conflicts, .. } = sorted;
+    let (mut mine, mut theirs) = (Vec::new(), Vec::new());
+    for (path, fate) in fates {
+        match fate {
+            Fate::Ours(wish) => mine.push(wish),
+            Fate::Theirs => theirs.push(sides.following(&path)?),
         }
     }
-    let theirs = theirs.iter().map(|path| sides.following(path)).collect::<Result<_>>()?;
-    let paths = changes.into_iter().map(|change| change.path).collect();
+    let (conflicts, paths) = (
+        conflicts.into_values().collect(),
+        changes.into_iter().map(|change| change.path).collect(),
+    );
     Ok(Moves { ours: mine, theirs, conflicts, paths, our_view: ours, their_view: target })
+}
+
+/// Whose value a path is to show.
+enum Fate {
+    Ours(Wish),
+    Theirs,
+}
+
+/// Every change of the sandbox, sorted.
+struct Sorted<'a> {
+    sides: Sides<'a>,
+    keep: Vec<SandboxPath>,
+    follow: Vec<SandboxPath>,
+    fates: BTreeMap<SandboxPath, Fate>,
+    /// By their paths: each is told once.
+    conflicts: BTreeMap<String, Conflict>,
+}
+
+fn names(list: &[SandboxPath], path: &SandboxPath) -> bool {
+    list.iter().any(|at| path.is_within(at))
+}
+
+impl Sorted<'_> {
+    fn sort(&mut self, changes: &[Change]) -> Result<()> {
+        for path in changes.iter().map(|change| &change.path) {
+            let fate = match self.sides.weigh(path)? {
+                Weighed::Skip => continue,
+                Weighed::OnlyTheirs => Fate::Theirs,
+                Weighed::Take(wish) => Fate::Ours(wish),
+                Weighed::Clash(clash) if names(&self.keep, path) => Fate::Ours(clash.ours),
+                Weighed::Clash(_) if names(&self.follow, path) => Fate::Theirs,
+                Weighed::Clash(clash) => {
+                    self.clash(clash.conflict);
+                    continue;
+                }
+            };
+            self.fates.insert(path.clone(), fate);
+        }
+        Ok(())
+    }
+
+    fn clash(&mut self, conflict: Conflict) {
+        self.conflicts.entry(conflict.path.clone()).or_insert(conflict);
+    }
+
+    /// What follows the host in a directory that the sandbox took away, or put
+    /// something else in place of, needs that directory with all it holds.
+    fn open_again(&mut self) {
+        let mut needed = BTreeSet::new();
+        for (path, _) in self.fates.iter().filter(|(_, fate)| matches!(fate, Fate::Theirs)) {
+            let above = std::iter::successors(path.parent(), SandboxPath::parent);
+            let ended = |dir: &SandboxPath| matches!(self.fates.get(dir), Some(Fate::Ours(wish)) if wish.ends_directory());
+            needed.extend(above.filter(ended));
+        }
+        for dir in needed {
+            if names(&self.follow, &dir) {
+                let below = self.fates.iter_mut().filter(|(path, _)| path.is_within(&dir));
+                below.for_each(|(_, fate)| *fate = Fate::Theirs);
+            } else {
+                let why = "the sandbox took this directory away, and something in it is to stay";
+                self.clash(Conflict { path: dir.to_string(), why: why.to_owned() });
+            }
+        }
+    }
+
+    /// What the sandbox has in a directory that others took away, or put
+    /// something else in place of, would go with the directory.
+    fn find_the_way(&mut self) -> Result<()> {
+        let ours = |fate: &Fate| matches!(fate, Fate::Ours(wish) if wish.new.is_some());
+        let ours: Vec<SandboxPath> = (self.fates.iter())
+            .filter(|(_, fate)| ours(fate))
+            .map(|(path, _)| path.clone())
+            .collect();
+        for path in ours {
+            let Some(conflict) = self.sides.turned(&path)? else { continue };
+            if names(&self.keep, &path) {
+                for wish in self.sides.way_to(&path)? {
+                    self.fates.insert(wish.path.clone(), Fate::Ours(wish));
+                }
+            } else if names(&self.follow, &path) {
+                self.fates.insert(path, Fate::Theirs);
+            } else {
+                self.clash(conflict);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Writes the moved state and makes it the sandbox's; returns the name of the

@@ -15,7 +15,7 @@ pub fn verify(engine: &Engine, caller: &Caller, promotion: Option<&str>) -> Resu
         let message = format!("the journal's record of promotion {} is not the signed one", row.id);
         return Err(Error::new(Code::Gate, message).hint("`fractal doctor` checks the journal"));
     }
-    let still = super::undo::still_stands(engine, row)?;
+    let still = crate::apply::inverse::still_stands(engine, row)?;
     Ok(VerifyReply {
         promotion: row.id,
         keyid: checked.keyid,

@@ -1,6 +1,7 @@
 //! Tests of the engine on real sandboxes.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod archives;
 mod attempts;
 mod checks;
 mod copied;
@@ -13,6 +14,7 @@ mod lost_updates;
 mod promote;
 mod spawner;
 mod stages;
+mod turned;
 mod update;
 mod verbs;
 mod world;

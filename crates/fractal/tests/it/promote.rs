@@ -1,7 +1,7 @@
 //! Promoting into reality: what travels, what clashes, and what is left as it
 //! was.
 
-use crate::world::World;
+use crate::world::{World, shell};
 use fractal::model::{ChangeKind, Check, Form, Promote, PromoteReply, Verdict};
 use fractal::{Action, Code, Reply};
 use std::fs;
@@ -67,7 +67,7 @@ pub fn asked(sandbox: &str) -> Promote {
     Promote { sandbox: Some(sandbox.into()), ..Promote::default() }
 }
 
-fn conflicts(reply: &PromoteReply) -> Vec<String> {
+pub fn conflicts(reply: &PromoteReply) -> Vec<String> {
     let name = |path: &str| path.rsplit("project/").next().unwrap_or_default().to_owned();
     reply.conflicts.iter().map(|conflict| name(&conflict.path)).collect()
 }
@@ -438,6 +438,22 @@ fn a_promotion_that_would_leave_the_project_is_refused_by_the_kernel() {
     let reply = world.promote_with(asked("s"));
     assert!(!matches!(&reply, Ok(reply) if reply.verdict == Verdict::Applied), "{reply:?}");
     assert_eq!(fs::read_to_string(elsewhere.join("f")).unwrap(), "f");
+}
+
+#[test]
+fn a_guard_whose_output_is_lost_promotes_nothing() {
+    let world = World::new();
+    world.write("a", "base");
+    let open = |name: &str| fs::OpenOptions::new().read(true).write(true).open(name).unwrap();
+    let (null, full) = (|| open("/dev/null").into(), open("/dev/full").into());
+    let run = fractal::Run { command: shell("echo said; echo new > a"), ..Default::default() };
+    let asked = fractal::model::Guard { run, promote: Promote::default() };
+    let io = fractal::RunIo::streaming(null(), full, null());
+    let error = world.engine.guard(&world.caller, asked, io).unwrap_err();
+    assert!(error.message.contains("nothing is promoted"), "{error}");
+    assert!(error.hint.unwrap().contains("fractal promote"));
+    assert_eq!(world.read("a"), "base");
+    assert_eq!(world.list().len(), 1, "its work is kept");
 }
 
 #[test]

@@ -196,6 +196,20 @@ fn a_failing_stage_goes_back_and_later_ones_stay_as_they_were() {
 }
 
 #[test]
+fn a_publish_command_that_hangs_is_ended_and_the_stage_goes_back() {
+    let line =
+        "[[stage]]\nchecks = []\npublish = \"sleep 1000 & wait\"\npublish-time = \"200ms\"\n";
+    let world = World::with_stages(line);
+    world.make("s", "echo v1 > app").unwrap();
+    let reply = world.promote("s");
+    assert_eq!(reply.verdict, Verdict::Gate, "{reply:?}");
+    let publish = reply.checks.last().unwrap();
+    assert_eq!((publish.exit, publish.why.as_deref()), (124, Some("ended after 200 ms")));
+    assert!(reply.notes.iter().any(|note| note.contains("as it was before")), "{reply:?}");
+    assert_eq!(world.stages()[0].stands, None);
+}
+
+#[test]
 fn a_check_at_a_gate_judges_the_stage_with_the_change_in_it() {
     let world = World::with_stages("[[stage]]\nchecks = []\n[[stage]]\nchecks = [\"smoke\"]\n");
     world.make("s", "echo bad > app").unwrap();

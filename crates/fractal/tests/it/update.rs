@@ -6,7 +6,7 @@ use fractal::{Action, Reply, Run};
 use std::fs;
 
 impl World {
-    fn update(&self, sandbox: &str, ours: &[&str], theirs: &[&str]) -> PromoteReply {
+    pub fn update(&self, sandbox: &str, ours: &[&str], theirs: &[&str]) -> PromoteReply {
         let list = |paths: &[&str]| paths.iter().map(|path| (*path).into()).collect();
         let action = Action::Update {
             sandbox: Some(sandbox.into()),

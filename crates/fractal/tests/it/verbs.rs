@@ -313,6 +313,23 @@ fn files_are_copied_in_and_out_without_following_links() {
 }
 
 #[test]
+fn a_copy_that_would_lack_something_is_refused_whole() {
+    let world = World::new();
+    world.make("x", "echo in > f").unwrap();
+    let mut deep = world.project().join("host");
+    std::fs::create_dir(&deep).unwrap();
+    std::fs::write(deep.join("file"), "of the host").unwrap();
+    for _ in 0..300 {
+        deep.push("d");
+        std::fs::create_dir(&deep).unwrap();
+    }
+    let before = world.changed("x");
+    let copy = Action::Copy { from: "host".into(), to: "x:copied".into() };
+    assert_eq!(world.apply(copy), Err(Code::Limit));
+    assert_eq!(world.changed("x"), before);
+}
+
+#[test]
 fn an_export_comes_back_as_the_same_changes() {
     let world = World::new();
     std::fs::create_dir(world.project().join("d")).unwrap();

@@ -122,8 +122,9 @@ fn kind_of(kind: FileType) -> EntryKind {
     }
 }
 
-/// Saturates: a program may set times that no 64-bit count of nanoseconds holds.
-fn nanoseconds(seconds: impl Into<i64>, nanoseconds: impl TryInto<i64>) -> i64 {
+/// A time of a file. Saturates: a program may set times that no 64-bit count of
+/// nanoseconds holds.
+pub fn nanoseconds(seconds: impl Into<i64>, nanoseconds: impl TryInto<i64>) -> i64 {
     let part = nanoseconds.try_into().unwrap_or(0);
     seconds.into().saturating_mul(1_000_000_000).saturating_add(part)
 }

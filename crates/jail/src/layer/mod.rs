@@ -35,7 +35,7 @@ pub use changes::{Changes, changes};
 pub use compare::same_content;
 pub use copy::{Copied, CopyOptions, copy_out};
 pub use duplicate::duplicate;
-pub use entry::{Entry, Source};
+pub use entry::{Entry, Source, nanoseconds};
 pub use error::{LayerError, Result};
 pub use flatten::flatten;
 pub use usage::{DiskUsage, disk_usage};

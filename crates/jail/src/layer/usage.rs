@@ -18,9 +18,12 @@ pub struct DiskUsage {
     pub bytes: u64,
     /// Names in the tree, deletion marks included.
     pub entries: u64,
-    /// Whether a bound or an unreadable directory cut the count short. A disk
-    /// limit must treat this as exceeded: depth is a way to hide bytes.
+    /// Whether a bound cut the count short. A disk limit must treat this as
+    /// exceeded: depth is a way to hide bytes.
     pub truncated: bool,
+    /// Directories that could not be read. An ordinary user's program may shut
+    /// one for a moment for reasons of its own.
+    pub unreadable: u64,
 }
 
 /// Counts what a layer occupies. A tree that changes meanwhile gives a count
@@ -55,7 +58,7 @@ pub fn disk_usage(layer: &Layer, bounds: &Bounds) -> Result<DiskUsage> {
             // Removed or replaced while we counted.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(Errno::NOSYS) => return Err(LayerError::Unsupported),
-            Err(_) => usage.truncated = true,
+            Err(_) => usage.unreadable += 1,
         }
     }
 }

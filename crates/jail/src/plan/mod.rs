@@ -80,6 +80,16 @@ impl Plan {
         facts: &Facts,
         controllers: &cgroup::Controllers,
     ) -> Result<Plan, JailError> {
+        let mapping = match spec.tier {
+            Tier::Clone => Mapping::Shifted,
+            Tier::Masked => Mapping::Same,
+            Tier::Rootless => Mapping::Own { uid: facts.uid, gid: facts.gid },
+            Tier::Copied => Mapping::None,
+            Tier::Virtual => {
+                let why = "it runs no real programs".to_owned();
+                return Err(JailError::Isolation { asked: spec.tier.name(), why });
+            }
+        };
         let cgroup = cgroup::CgroupPlan::new(
             controllers,
             &spec.limits,
@@ -115,12 +125,7 @@ impl Plan {
                 true => Some(new_network()?),
                 false => None,
             },
-            mapping: match spec.tier {
-                Tier::Clone => Mapping::Shifted,
-                Tier::Masked => Mapping::Same,
-                Tier::Rootless => Mapping::Own { uid: facts.uid, gid: facts.gid },
-                Tier::Copied => Mapping::None,
-            },
+            mapping,
             steps,
             rlimits: rlimits(spec, facts, &cgroup),
             capabilities: if spec.tier >= Tier::Masked { ROOT_CAPABILITIES } else { 0 },

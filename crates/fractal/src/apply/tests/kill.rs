@@ -34,7 +34,7 @@ fn child_that_is_killed() {
 }
 
 /// Whether the child was killed; otherwise it came to its end.
-fn killed_at(world: &World, stop: u64, steps: Option<usize>) -> bool {
+pub fn killed_at(world: &World, stop: u64, steps: Option<usize>) -> bool {
     killed(world, stop, steps, true)
 }
 

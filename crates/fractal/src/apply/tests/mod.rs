@@ -5,8 +5,10 @@
 mod basics;
 mod details;
 mod edits;
+mod elsewhere;
 mod faults;
 mod kill;
 mod kinds;
+mod names;
 mod thousand;
 mod world;

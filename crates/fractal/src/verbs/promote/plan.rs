@@ -8,6 +8,7 @@ use crate::{Caller, Engine};
 use fractal_jail::layer::View;
 use fractal_model::{Applied, Change, Conflict, Error, Promote, Record, Result, SandboxPath};
 use fractal_store::{Reads, SandboxRow};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 
 /// Records looked at to learn whether the last run was noted.
@@ -77,6 +78,7 @@ pub fn plan(
         theirs: Side::from(&theirs),
         live,
         keep_owner: rustix::process::geteuid().is_root(),
+        turned: RefCell::default(),
     };
     let all: BTreeMap<SandboxPath, Change> =
         changes.iter().map(|change| (change.path.clone(), change.clone())).collect();
@@ -86,17 +88,24 @@ pub fn plan(
         sides,
         choice: Choice::read(caller, asked)?,
         wishes: BTreeMap::new(),
-        conflicts: Vec::new(),
+        conflicts: BTreeMap::new(),
         chosen,
     };
     draft.weigh_all()?;
     draft.add_parents()?;
+    draft.find_the_way()?;
     draft.meet_strangers()?;
     draft.keep_directories();
     let Draft { all, wishes, conflicts, chosen, .. } = draft;
     let runs = |path: &SandboxPath| all.get(path).is_some_and(|change| change.autorun);
     let autorun = wishes.keys().filter(|path| runs(path)).map(ToString::to_string).collect();
-    Ok(Plan { wishes: wishes.into_values().collect(), conflicts, chosen, autorun, ours })
+    Ok(Plan {
+        wishes: wishes.into_values().collect(),
+        conflicts: conflicts.into_values().collect(),
+        chosen,
+        autorun,
+        ours,
+    })
 }
 
 /// Which side a person chose, where both changed a path.
@@ -143,11 +152,16 @@ struct Draft<'a> {
     sides: Sides<'a>,
     choice: Choice,
     wishes: BTreeMap<SandboxPath, Wish>,
-    conflicts: Vec<Conflict>,
+    /// By their paths: each is told once, for the first reason.
+    conflicts: BTreeMap<String, Conflict>,
     chosen: Chosen,
 }
 
 impl Draft<'_> {
+    fn clash(&mut self, conflict: Conflict) {
+        self.conflicts.entry(conflict.path.clone()).or_insert(conflict);
+    }
+
     fn weigh_all(&mut self) -> Result<()> {
         for change in std::mem::take(&mut self.chosen.changes) {
             self.weigh(&change.path)?;
@@ -166,7 +180,7 @@ impl Draft<'_> {
             Weighed::Clash(_) if side == Some(Chose::Theirs) => {
                 self.chosen.leave("theirs", path.clone());
             }
-            Weighed::Clash(clash) => self.conflicts.push(clash.conflict),
+            Weighed::Clash(clash) => self.clash(clash.conflict),
         }
         Ok(())
     }
@@ -187,6 +201,28 @@ impl Draft<'_> {
         missing.iter().try_for_each(|dir| self.weigh(dir))
     }
 
+    /// What lies in a directory that others took away, or put something else
+    /// in place of, cannot be brought unless the directory is.
+    fn find_the_way(&mut self) -> Result<()> {
+        let brought = self.wishes.values().filter(|wish| wish.new.is_some());
+        let brought: Vec<SandboxPath> = brought.map(|wish| wish.path.clone()).collect();
+        for path in brought {
+            let Some(conflict) = self.sides.turned(&path)? else { continue };
+            match self.choice.of(&path) {
+                None => self.clash(conflict),
+                Some(Chose::Theirs) => {
+                    self.wishes.remove(&path);
+                    self.chosen.leave("theirs", path);
+                }
+                Some(Chose::Ours) => {
+                    let way = self.sides.way_to(&path)?;
+                    self.wishes.extend(way.into_iter().map(|wish| (wish.path.clone(), wish)));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Directories that are to go, or to become something else.
     fn ending(&self) -> Vec<SandboxPath> {
         let ending = self.wishes.values().filter(|wish| wish.ends_directory());
@@ -197,14 +233,12 @@ impl Draft<'_> {
     /// sandbox has ever heard of.
     fn meet_strangers(&mut self) -> Result<()> {
         let staying = Staying::of(&self.chosen);
-        let clashing: HashSet<String> =
-            self.conflicts.iter().map(|conflict| conflict.path.clone()).collect();
         for dir in self.ending() {
             for entry in self.sides.theirs.view.read_dir(&dir)? {
                 let path = dir.join(&entry.name)?;
                 if self.wishes.contains_key(&path)
                     || staying.first_within(&path).is_some()
-                    || clashing.contains(&path.to_string())
+                    || self.conflicts.contains_key(&path.to_string())
                 {
                     continue;
                 }
@@ -212,7 +246,7 @@ impl Draft<'_> {
                     self.chosen.leave("theirs", path);
                 } else {
                     let why = "made outside, in a directory that the sandbox deleted".to_owned();
-                    self.conflicts.push(Conflict { path: path.to_string(), why });
+                    self.clash(Conflict { path: path.to_string(), why });
                 }
             }
         }
@@ -228,7 +262,7 @@ impl Draft<'_> {
             let Some(wish) = self.wishes.remove(&dir) else { continue };
             if wish.new.is_some() {
                 let why = format!("a file would take its place, but {stays} stays in it");
-                self.conflicts.push(Conflict { path: dir.to_string(), why });
+                self.clash(Conflict { path: dir.to_string(), why });
             }
         }
     }

@@ -162,7 +162,10 @@ fn patch(engine: &Engine, caller: &Caller, rehearsal: &Rehearsal<'_>) -> Result<
     })
 }
 
-/// Writes; weighs once more before, where the gate took its time.
+/// Writes; weighs once more before, where the gate took its time. That second
+/// look is needed: checks may run for an hour in which others go on working,
+/// and only a plan made just now knows a clash or joins their edits. What they
+/// wrote meanwhile was not judged, as little as what they write a moment later.
 fn write(
     engine: &Engine,
     caller: &Caller,

@@ -11,6 +11,7 @@ use crate::merge::{self, merge};
 use fractal_jail::layer::{Entry, Reader, Source, View, same_content};
 use fractal_model::{Applied, ChangeKind, Conflict, EntryKind, Result, SandboxPath};
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 
@@ -23,6 +24,9 @@ pub struct Sides<'a> {
     pub live: Option<Live<'a>>,
     /// Whether owners can be set in the target.
     pub keep_owner: bool,
+    /// What is known of directories that the target turned into something
+    /// else; empty at first.
+    pub turned: RefCell<HashMap<SandboxPath, Option<Conflict>>>,
 }
 
 /// One tree, looked at path by path in the order of a walk.
@@ -184,6 +188,57 @@ impl Sides<'_> {
         let (ours, theirs) = (self.ours.lookup(path)?, self.theirs.lookup(path)?);
         let new = theirs.as_ref().map(|entry| self.wanted(path, entry, None)).transpose()?;
         Ok(Wish { path: path.clone(), theirs: ours, new, merged: false })
+    }
+
+    /// The wish that the target have what the sandbox shows at a path,
+    /// whatever it has there.
+    fn taking(&self, path: &SandboxPath) -> Result<Wish> {
+        let (ours, theirs) = (self.ours.lookup(path)?, self.theirs.lookup(path)?);
+        let new =
+            ours.as_ref().map(|entry| self.wanted(path, entry, theirs.as_ref())).transpose()?;
+        Ok(Wish { path: path.clone(), theirs, new, merged: false })
+    }
+
+    /// The first directory on the way to a path of ours that is none in the
+    /// target any more, though the sandbox did not make it: others took it
+    /// away, or put something else there. Nothing of ours can lie in it then.
+    pub fn turned(&self, path: &SandboxPath) -> Result<Option<Conflict>> {
+        let Some(dir) = path.parent() else { return Ok(None) };
+        if let Some(known) = self.turned.borrow().get(&dir) {
+            return Ok(known.clone());
+        }
+        let found = match self.turned(&dir)? {
+            Some(above) => Some(above),
+            None => self.is_turned(&dir)?,
+        };
+        self.turned.borrow_mut().insert(dir, found.clone());
+        Ok(found)
+    }
+
+    fn is_turned(&self, dir: &SandboxPath) -> Result<Option<Conflict>> {
+        let why = match self.theirs.lookup(dir)?.map(|entry| entry.kind) {
+            Some(EntryKind::Directory) => return Ok(None),
+            _ if matches!(self.weigh(dir)?, Weighed::Take(_)) => return Ok(None),
+            None => "the sandbox works in this directory, which is gone outside",
+            Some(EntryKind::Symlink) => {
+                "the sandbox works in this directory, which is a link outside"
+            }
+            Some(_) => "the sandbox works in this directory, which is a file outside",
+        };
+        Ok(Some(Conflict { path: dir.to_string(), why: why.to_owned() }))
+    }
+
+    /// The wishes that make the directories on the way to a path, where the
+    /// target has none.
+    pub fn way_to(&self, path: &SandboxPath) -> Result<Vec<Wish>> {
+        let mut wishes = Vec::new();
+        for dir in std::iter::successors(path.parent(), SandboxPath::parent) {
+            let theirs = self.theirs.lookup(&dir)?;
+            if theirs.is_none_or(|entry| entry.kind != EntryKind::Directory) {
+                wishes.push(self.taking(&dir)?);
+            }
+        }
+        Ok(wishes)
     }
 
     /// Whether the target's value is no longer the base's.

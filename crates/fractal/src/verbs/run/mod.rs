@@ -9,13 +9,15 @@ mod copied;
 pub mod place;
 mod settle;
 mod spec;
+#[cfg(feature = "virtual")]
+mod virtually;
 
 use crate::view::Views;
 use crate::{Caller, Engine, base, stale, template};
 use claim::{abandon, claim};
 use fractal_jail::layer::{Bounds, Changes, Layer};
 use fractal_jail::{Input, Output, Report, Streams};
-use fractal_model::{Change, Error, Mount, MountSource, Result, Run, RunReply, SandboxPath};
+use fractal_model::{Change, Error, Mount, MountSource, Result, Run, RunReply, SandboxPath, World};
 use place::{Place, decide};
 use settle::settle;
 use spec::spec;
@@ -28,7 +30,12 @@ pub const CAPTURE_BYTES_MAX: usize = 4 << 20;
 pub struct RunIo {
     streams: Streams,
     terminal: bool,
+    lines: Option<Lines>,
 }
+
+/// Gives the next lines of a session in the virtual world, told where the
+/// shell stands; `None` ends it.
+pub type Lines = Box<dyn FnMut(&str) -> Option<String>>;
 
 impl RunIo {
     /// No input; output is kept in the reply.
@@ -42,6 +49,7 @@ impl RunIo {
         RunIo {
             streams: Streams { stdin, stdout: keep(), stderr: keep(), interactive: false },
             terminal: false,
+            lines: None,
         }
     }
 
@@ -62,7 +70,20 @@ impl RunIo {
                 interactive: true,
             },
             terminal: false,
+            lines: None,
         }
+    }
+
+    /// The caller's own descriptors for what lines of a session write; for
+    /// the virtual world.
+    pub fn session(lines: Lines, stdout: OwnedFd, stderr: OwnedFd) -> RunIo {
+        let streams = Streams {
+            stdin: Input::Null,
+            stdout: Output::Descriptor(stdout),
+            stderr: Output::Descriptor(stderr),
+            interactive: true,
+        };
+        RunIo { streams, terminal: false, lines: Some(lines) }
     }
 
     /// A terminal made inside, joined to the caller's.
@@ -73,7 +94,7 @@ impl RunIo {
             stderr: Output::Capture(0),
             interactive: true,
         };
-        RunIo { streams, terminal: true }
+        RunIo { streams, terminal: true, lines: None }
     }
 }
 
@@ -90,8 +111,11 @@ pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunR
     }
     copied::check(engine, caller, &run, &place)?;
     claim(engine, &mut place)?;
-    let ran = copied::materialise(engine, &place)
-        .and_then(|()| execute(engine, caller, &run, &place, io));
+    let ran = match place.world {
+        World::Native => copied::materialise(engine, &place)
+            .and_then(|()| execute(engine, caller, &run, &place, io)),
+        World::Virtual => execute_virtually(engine, caller, &run, &place, io),
+    };
     match ran {
         Ok(done) => settle(engine, caller, &run, place, done),
         Err(error) => {
@@ -109,6 +133,18 @@ pub fn explain(engine: &Engine, caller: &Caller, run: &Run) -> Result<Vec<String
     let mut lines = copied::explain(engine, &place);
     lines.extend(fractal_jail::explain(&spec)?);
     Ok(lines)
+}
+
+#[cfg(feature = "virtual")]
+use virtually::execute as execute_virtually;
+
+#[cfg(not(feature = "virtual"))]
+fn execute_virtually(_: &Engine, _: &Caller, _: &Run, _: &Place, _: RunIo) -> Result<Done> {
+    Err(Error::new(
+        fractal_model::Code::Unsupported,
+        "this fractal was built without the virtual world",
+    )
+    .hint("build it with the feature `virtual`, or run it natively"))
 }
 
 /// What came out of the jail.

@@ -5,7 +5,8 @@ use crate::template::Template;
 use crate::{Caller, Engine, environment, names, stages, stale};
 use fractal_jail::Living;
 use fractal_model::{
-    BaseKind, Code, Error, Id, Limits, MountSource, Name, Network, Policy, Result, Run, Tier, Wider,
+    BaseKind, Code, Error, Id, Limits, MountSource, Name, Network, Policy, Result, Run, Tier,
+    Wider, World,
 };
 use fractal_store::{SandboxRow, new_id, now_ms};
 use std::path::PathBuf;
@@ -17,6 +18,8 @@ pub(super) struct Place {
     pub run_id: Id,
     /// How strongly it is fenced.
     pub tier: Tier,
+    /// How it runs.
+    pub world: World,
     /// A run in the same sandbox to join.
     pub join: Option<Living>,
     /// What holds for this run.
@@ -31,8 +34,16 @@ pub(super) struct Place {
     pub in_memory: Option<u64>,
 }
 
+/// How it runs: as asked, or as the template says.
+fn choose_world(run: &Run, template: Option<&Template>) -> World {
+    run.world.or(template.map(|template| template.world)).unwrap_or_default()
+}
+
 /// The machine's tier, if it is enough for the policy.
-fn choose_tier(engine: &Engine, policy: &Policy) -> Result<Tier> {
+fn choose_tier(engine: &Engine, policy: &Policy, world: World) -> Result<Tier> {
+    if world == World::Virtual {
+        return Ok(Tier::Virtual);
+    }
     let tier = engine.tier()?;
     match policy.isolation {
         Some(least) if tier < least => Err(Error::new(
@@ -100,10 +111,12 @@ fn decide_existing(engine: &Engine, caller: &Caller, run: &Run, selector: &str) 
     if let Some(network) = &run.network {
         policy = policy.meet(&Policy { network: network.clone(), ..Policy::default() });
     }
+    let world = choose_world(run, template.as_ref());
     Ok(Place {
         row,
         run_id: new_id(),
-        tier: choose_tier(engine, &policy)?,
+        tier: choose_tier(engine, &policy, world)?,
+        world,
         join: None,
         policy,
         template,
@@ -121,7 +134,8 @@ fn decide_new(engine: &Engine, caller: &Caller, run: &Run) -> Result<Place> {
     let policy = new_policy(caller, run, &template)?;
     let row = new_row(engine, caller, run, &template, &policy)?;
     let policy = policy.meet(&for_one_run(caller, run, Some(&template))?).meet(&caller.policy);
-    let tier = choose_tier(engine, &policy)?;
+    let world = choose_world(run, Some(&template));
+    let tier = choose_tier(engine, &policy, world)?;
     // A copy is a directory on disk.
     let on_disk = tier == Tier::Copied || run.base == BaseKind::Frozen;
     let in_memory = memory_for(run, &template, &policy).filter(|_| !on_disk);
@@ -129,6 +143,7 @@ fn decide_new(engine: &Engine, caller: &Caller, run: &Run) -> Result<Place> {
         row,
         run_id: new_id(),
         tier,
+        world,
         join: None,
         policy,
         template: Some(template),

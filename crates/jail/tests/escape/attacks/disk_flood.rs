@@ -31,3 +31,29 @@ trial!(writing_stops_at_the_disk_limit, |tier| {
         fractal_jail::settle();
     }
 });
+
+const HIDDEN: &str = r#"
+for level in range(300):
+    os.mkdir("d")
+    os.chdir("d")
+for number in range(100):
+    spill(f"file{number}", "x" * (1 << 20))
+    time.sleep(0.05)
+escaped("wrote 100 MiB out of sight")
+"#;
+
+trial!(bytes_cannot_be_hidden_from_the_limit_in_depth, |tier| {
+    let text = script(HIDDEN);
+    let mut arena = Arena::new();
+    let mut spec = spec(&arena, tier, &[PYTHON, "-S", "-c", &text]);
+    std::fs::create_dir_all(arena.path("state/layers/top/tree")).unwrap();
+    std::fs::create_dir_all(arena.path("state/layers/top/work")).unwrap();
+    spec.limits.disk_bytes = Some(32 << 20);
+    spec.stack.top = Top::Disk("top".to_owned());
+    let report = run(&mut arena, &spec);
+    let output = text_of(&report);
+    assert!(!output.contains("ESCAPED:"), "{output}");
+    assert_eq!(report.why, Why::Disk, "{output}");
+    drop(report);
+    fractal_jail::settle();
+});

@@ -147,6 +147,7 @@ mod tests {
             wait_ms: None,
             freeze: Vec::new(),
             publish: None,
+            publish_ms: 1,
         }
     }
 

@@ -19,11 +19,12 @@ use crate::{base, record};
 use fractal_jail::trusted;
 use fractal_model::{
     CheckReport, CheckResult, Code, Error, Form, Id, PromoteReply, Result, StageKind, Verdict,
+    format_duration_ms,
 };
 use fractal_store::{SandboxRow, new_id};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes of a publish command's output that stand in the reply.
 const TAIL_BYTES: usize = 4096;
@@ -276,10 +277,16 @@ impl<'a> Step<'a> {
         let Some(command) = &self.stage().publish else { return Ok(None) };
         let start = Instant::now();
         let args = ["-c", command.as_str()].map(OsStr::new);
-        let answer =
-            trusted::call("sh", &args, &self.environment(landing), &self.line.root, |_| Ok(()));
+        let (environment, time_ms) = (self.environment(landing), self.stage().publish_ms);
+        let time = Duration::from_millis(time_ms);
+        let answer = trusted::call_within("sh", &args, &environment, &self.line.root, time);
+        let mut why = None;
         let (exit, output) = match answer {
-            Ok(Some(answer)) => (answer.status, tail(&[answer.output, answer.errors].concat())),
+            Ok(Some(answer)) => {
+                let limit = || format!("ended after {}", format_duration_ms(time_ms));
+                why = answer.out_of_time.then(limit);
+                (answer.status, tail(&[answer.output, answer.errors].concat()))
+            }
             Ok(None) => (127, "there is no sh".to_owned()),
             Err(error) => (126, Error::from(error).message),
         };
@@ -295,7 +302,7 @@ impl<'a> Step<'a> {
             result: if passed { CheckResult::Pass } else { CheckResult::Fail },
             required: true,
             exit,
-            why: (!passed).then(|| format!("exit {exit}")),
+            why: (!passed).then(|| why.unwrap_or_else(|| format!("exit {exit}"))),
             output: if passed { String::new() } else { output },
             wall_ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
         }))

@@ -1,0 +1,176 @@
+//! `fractal sh` and `--virtual`: the same verbs over a shell in memory.
+
+use crate::world::{Answer, FRACTAL, World, able, is_root};
+use std::io::Write;
+use std::process::Stdio;
+
+fn project() -> World {
+    let world = World::new();
+    world.write("a.txt", "one\ntwo\nthree\n");
+    world.write("b.txt", "four\n");
+    std::fs::create_dir(world.project().join("dir")).unwrap();
+    world.write("dir/c.txt", "five\n");
+    world
+}
+
+#[test]
+fn a_script_works_on_the_project_and_reality_stays() {
+    let world = project();
+    let script = "grep -rn t . | sort; sed -i s/two/2/ a.txt; rm b.txt; mkdir new; echo n > new/n";
+    let answer = world.ok(&["sh", "--name", "v", "-c", script]);
+    assert_eq!(answer.out, "./a.txt:2:two\n./a.txt:3:three\n");
+    assert_eq!(answer.notes(), ["kept v: 4 changes (fractal diff v · fractal drop v)"]);
+    assert_eq!(
+        std::fs::read_to_string(world.project().join("a.txt")).unwrap(),
+        "one\ntwo\nthree\n"
+    );
+    assert!(world.project().join("b.txt").exists());
+    let status = world.ok(&["diff", "v", "--name-status"]).out;
+    assert_eq!(status, "M\ta.txt\nD\tb.txt\nA\tnew/\nA\tnew/n\n");
+    // The next script goes on where this one ended.
+    let next = world.ok(&["sh", "--in", "v", "-c", "cat a.txt new/n; ls"]).out;
+    assert_eq!(next, "one\n2\nthree\nn\na.txt\ndir\nnew\n");
+    let promoted = world.ok(&["promote", "v"]);
+    assert_eq!(std::fs::read_to_string(world.project().join("a.txt")).unwrap(), "one\n2\nthree\n");
+    assert!(!world.project().join("b.txt").exists(), "{}", promoted.err);
+    world.ok(&["undo"]);
+    assert!(world.project().join("b.txt").exists());
+}
+
+#[test]
+fn nothing_else_of_the_machine_is_there() {
+    let world = project();
+    std::fs::write(world.root().join("secret"), "s3cret").unwrap();
+    let script = "cat ../secret /etc/passwd /proc/self/environ /dev/sda 2>&1; ls /; \
+                  ln -s /etc/passwd l; cat l; echo x > /etc/new; cat < /dev/tcp/127.0.0.1/22; env";
+    let answer = world.fractal(&["sh", "--rm", "-c", script]);
+    assert!(!answer.out.contains("s3cret") && !answer.out.contains("root:"), "{}", answer.out);
+    assert!(!answer.out.contains("FRACTAL_HOME"), "{}", answer.out);
+    assert!(!std::path::Path::new("/etc/new").exists());
+}
+
+#[test]
+fn a_fork_a_snapshot_and_a_rollback_are_the_usual_ones() {
+    let world = project();
+    world.ok(&["sh", "--name", "v", "-c", "echo 1 > x"]);
+    world.ok(&["snapshot", "v", "s"]);
+    world.ok(&["fork", "v", "w"]);
+    // A fork of a virtual sandbox is one.
+    assert_eq!(world.ok(&["run", "--in", "w", "--", "cat", "x"]).out, "1\n");
+    world.ok(&["run", "--in", "w", "--", "sh", "-c", "echo 2 > x; rm -r dir"]);
+    world.ok(&["sh", "--in", "v", "-c", "echo 3 > x"]);
+    world.ok(&["rollback", "v", "s"]);
+    assert_eq!(world.ok(&["sh", "--in", "v", "-c", "cat x; ls dir"]).out, "1\nc.txt\n");
+    assert_eq!(world.ok(&["sh", "--in", "w", "-c", "cat x; ls"]).out, "2\na.txt\nb.txt\nx\n");
+    let shown = world.json(&["run", "--json", "--in", "w", "--", "true"]).1;
+    assert_eq!(shown["isolation"]["tier"], "virtual");
+}
+
+#[test]
+fn real_programs_go_on_where_a_script_ended_and_back() {
+    if !able() {
+        return;
+    }
+    let world = project();
+    world.ok(&["sh", "--name", "v", "-c", "echo made > virtually; rm -r dir; ln -s a.txt l"]);
+    let script = "cat virtually l; test ! -e dir; echo $?; echo made > natively";
+    let native = world.ok(&["run", "--in", "v", "--native", "--", "sh", "-c", script]);
+    assert_eq!(native.out, "made\none\ntwo\nthree\n0\n");
+    let back = world.ok(&["sh", "--in", "v", "-c", "cat natively; ls"]).out;
+    assert_eq!(back, "made\na.txt\nb.txt\nl\nnatively\nvirtually\n");
+}
+
+#[test]
+fn what_was_replaced_is_what_a_real_program_sees() {
+    if !able() {
+        return;
+    }
+    let world = project();
+    let script =
+        "rm -r dir; echo file > dir; rm a.txt; mkdir a.txt; echo in > a.txt/in; chmod 600 b.txt";
+    world.ok(&["sh", "--name", "v", "-c", script]);
+    let seen = "cat dir a.txt/in; stat -c %a b.txt; ls a.txt";
+    let native = world.ok(&["run", "--in", "v", "--native", "--", "sh", "-c", seen]).out;
+    assert_eq!(native, "file\nin\n600\nin\n");
+    // A directory that comes back is empty: nothing shines through.
+    world.ok(&["sh", "--in", "v", "-c", "rm dir; mkdir dir"]);
+    let native = world.ok(&["run", "--in", "v", "--native", "--", "ls", "-A", "dir"]).out;
+    assert_eq!(native, "");
+    world.ok(&["promote", "v"]);
+    assert_eq!(std::fs::read_to_string(world.project().join("a.txt/in")).unwrap(), "in\n");
+    assert_eq!(std::fs::read_dir(world.project().join("dir")).unwrap().count(), 0);
+}
+
+#[test]
+fn input_scripts_and_arguments_come_in_every_usual_way() {
+    let world = project();
+    let give = |args: &[&str], input: &str| {
+        let mut child = world
+            .command(FRACTAL)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        Answer::from(child.wait_with_output().unwrap())
+    };
+    assert_eq!(give(&["sh", "--rm", "-c", "tr a-z A-Z"], "hello\n").out, "HELLO\n");
+    assert_eq!(give(&["sh", "--rm"], "x=1\necho $((x+1))\n").out, "2\n");
+    world.write("s.sh", "echo \"$1:$2\"; exit 7\n");
+    let answer = world.fractal(&["sh", "--rm", "s.sh", "a b", "c"]);
+    assert_eq!((answer.status, answer.out.as_str()), (7, "a b:c\n"));
+    let answer = world.fractal(&["sh", "--rm", "-c", "echo $1", "x", "y"]);
+    assert_eq!(answer.out, "x\n");
+    let missing = world.fractal(&["sh", "--rm", "no-such-file"]);
+    assert_eq!(missing.status, 6);
+}
+
+#[test]
+fn limits_end_a_script_as_they_end_a_program() {
+    let world = project();
+    let answer = world.fractal(&["sh", "--rm", "--time", "300ms", "-c", "while :; do :; done"]);
+    assert_eq!(answer.status, 124, "{}", answer.err);
+    let (_, reply) = world.json(&["sh", "--json", "--rm", "--time", "300ms", "-c", "sleep 60"]);
+    assert_eq!(reply["outcome"], "timeout");
+    let answer = world.fractal(&["sh", "--rm", "--disk", "1m", "-c", "printf %3000000s x > big"]);
+    assert_ne!(answer.status, 0);
+    assert!(answer.err.contains("No space left"), "{}", answer.err);
+}
+
+#[test]
+fn attempts_compare_in_memory_too() {
+    let world = project();
+    world.write("fractal.toml", "template = \"virtual\"\n");
+    let (status, reply) = world.json(&[
+        "try",
+        "--json",
+        "--each",
+        "sed -i s/one/1/ a.txt",
+        "--each",
+        "true",
+        "--check",
+        "first=grep -q '^1' a.txt",
+    ]);
+    assert_eq!(status, 0, "{reply}");
+    assert_eq!(reply["winner"], "a1");
+    assert_eq!(reply["attempts"][0]["checks"][0]["result"], "pass");
+}
+
+#[test]
+fn it_needs_no_privileges() {
+    if !is_root() {
+        return;
+    }
+    let world = project();
+    let root = world.root();
+    std::os::unix::fs::chown(root, Some(65534), Some(65534)).unwrap();
+    for path in ["project", "project/a.txt", "project/b.txt", "project/dir", "project/dir/c.txt"] {
+        std::os::unix::fs::chown(root.join(path), Some(65534), Some(65534)).unwrap();
+    }
+    let mut command = world.command("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", FRACTAL]);
+    let answer = Answer::of(command.args(["sh", "--name", "v", "-c", "rm a.txt; ls; cat b.txt"]));
+    assert_eq!((answer.status, answer.out.as_str()), (0, "b.txt\ndir\nfour\n"), "{}", answer.err);
+}

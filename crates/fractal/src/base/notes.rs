@@ -1,0 +1,169 @@
+//! Reading the notes: which states count as the base of a path.
+
+use super::{State, decode, digest, file};
+use crate::Engine;
+use fractal_jail::layer::{Entry, View};
+use fractal_model::{EntryKind, Id, SandboxPath};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::PathBuf;
+
+/// Which notes count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// All: the base was the host.
+    All,
+    /// Only what was left behind by a promotion or an update: the base was a
+    /// layer, whatever the host had there.
+    Landed,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Line {
+    Run {
+        run: Id,
+    },
+    Was {
+        path: String,
+        was: Option<State>,
+        /// Nothing that was noted before counts any more.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        anew: bool,
+        /// The promotion that left it there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Id>,
+    },
+    /// A promotion was taken back (or brought again): what it left counts no
+    /// more (or again).
+    Undone {
+        undone: Id,
+        again: bool,
+    },
+}
+
+/// A state, and the promotion that left it there.
+struct Noted {
+    was: Option<State>,
+    by: Option<Id>,
+}
+
+/// All that is known about the base of one sandbox.
+#[derive(Debug, Default)]
+pub struct Notes {
+    pub(super) dir: PathBuf,
+    /// Every state that counts as the base, oldest first; `None` is nothing.
+    states: BTreeMap<SandboxPath, Vec<Option<State>>>,
+    /// Paths that a promotion left as the first of these.
+    promoted: HashSet<SandboxPath>,
+    /// The last run whose notes are complete.
+    last_run: Option<Id>,
+}
+
+impl Notes {
+    /// Reads what there is; a line that was cut short ends it.
+    pub fn read(engine: &Engine, sandbox: Id) -> Notes {
+        let dir = engine.store.base_dir(sandbox);
+        let text = fs::read_to_string(file(&dir)).unwrap_or_default();
+        let mut notes = Notes { dir, ..Notes::default() };
+        let mut all: BTreeMap<SandboxPath, Vec<Noted>> = BTreeMap::new();
+        let mut undone: HashSet<Id> = HashSet::new();
+        for line in text.lines() {
+            match serde_json::from_str(line) {
+                Ok(Line::Run { run }) => notes.last_run = Some(run),
+                Ok(Line::Was { path, was, anew, by }) => {
+                    let Ok(path) = decode(&path) else { break };
+                    let states = all.entry(path).or_default();
+                    if anew {
+                        states.clear();
+                    }
+                    states.push(Noted { was, by });
+                }
+                Ok(Line::Undone { undone: id, again: true }) => drop(undone.remove(&id)),
+                Ok(Line::Undone { undone: id, again: false }) => drop(undone.insert(id)),
+                Err(_) => {
+                    notes.last_run = None;
+                    break;
+                }
+            }
+        }
+        for (path, mut states) in all {
+            states.retain(|noted| noted.by.is_none_or(|by| !undone.contains(&by)));
+            // What a promotion left is the base from then on, and nothing else.
+            if let Some(last) = states.iter().rposition(|noted| noted.by.is_some()) {
+                states.drain(..last);
+                notes.promoted.insert(path.clone());
+            }
+            notes.states.insert(path, states.into_iter().map(|noted| noted.was).collect());
+        }
+        notes
+    }
+
+    /// Whether the base of a path is what a promotion left there.
+    pub fn has_promoted(&self, path: &SandboxPath) -> bool {
+        self.promoted.contains(path)
+    }
+
+    /// Whether a sandbox still has what a promotion brought from it.
+    pub fn is_promoted(&self, path: &SandboxPath, ours: Option<&Entry>, view: &View) -> bool {
+        let states = self.states.get(path).filter(|_| self.has_promoted(path));
+        match (states.and_then(|states| states.first()), ours) {
+            (Some(None), None) => true,
+            (Some(Some(was)), Some(ours)) => was.is_value_of(ours, || digest(view, path, ours)),
+            _ => false,
+        }
+    }
+
+    /// The last run that was noted completely.
+    pub fn last_run(&self) -> Option<Id> {
+        self.last_run
+    }
+
+    /// What stood at a path: `None` when nothing was noted. Below a place
+    /// where nothing stood, nothing stood either.
+    pub fn of(&self, path: &SandboxPath) -> Option<&[Option<State>]> {
+        if let Some(states) = self.states.get(path) {
+            return Some(states);
+        }
+        let mut above = path.parent();
+        while let Some(dir) = above {
+            match self.states.get(&dir) {
+                Some(states) if !states.is_empty() && states.iter().all(Option::is_none) => {
+                    return Some(states);
+                }
+                _ => above = dir.parent(),
+            }
+        }
+        None
+    }
+
+    /// Whether what the host has now is what was noted.
+    pub fn is_base(
+        &self,
+        path: &SandboxPath,
+        now: Option<&Entry>,
+        host: &View,
+        count: Count,
+    ) -> Option<bool> {
+        let states = self.of(path)?;
+        let mut hash: Option<Option<String>> = None;
+        Some(states.iter().any(|was| match (was, now) {
+            (None, None) => count == Count::All || self.has_promoted(path),
+            (Some(was), Some(now)) if was.counts(count) => {
+                let read = || digest(host, path, now);
+                was.same_inode(now)
+                    || was.is_value_of(now, || hash.get_or_insert_with(read).clone())
+            }
+            _ => false,
+        }))
+    }
+
+    /// The base's text, where it was kept. The latest one counts.
+    pub fn content(&self, path: &SandboxPath, count: Count) -> Option<(Vec<u8>, u32)> {
+        let states = self.states.get(path)?;
+        let was = states.iter().rev().flatten().find(|was| was.counts(count))?;
+        let name = was.sha256.as_deref().filter(|_| was.kind == EntryKind::File)?;
+        Some((fs::read(self.dir.join(name)).ok()?, was.mode))
+    }
+}

@@ -1,0 +1,144 @@
+//! A sandbox as a tree in memory: its layers everywhere, and of the host the
+//! project alone.
+//!
+//! What a shell in memory works on shows nothing else of the machine: no
+//! system, no home, no other project. Entries are read when they are asked
+//! for, through the same hostile-proof reader as every other verb uses.
+
+use crate::view::path_of;
+use bytes::Bytes;
+use fractal_fs::{Ask, Fault, Item, ItemKind, Kind, READ_BYTES_MAX, Source, Stamp};
+use fractal_jail::layer::{DirEntry, LayerError, View};
+use fractal_model::{EntryKind, SandboxPath};
+use std::io::Read;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// What a sandbox shows, for a view in memory.
+pub struct Project {
+    /// Layers and host, for the project.
+    inside: View,
+    /// The layers alone, for all else.
+    outside: View,
+    project: SandboxPath,
+}
+
+impl Project {
+    /// The sandbox that `view` shows, with its project.
+    pub fn new(view: View, directory: &Path) -> fractal_model::Result<Project> {
+        let outside = View { host: None, ..view.clone() };
+        Ok(Project { inside: view, outside, project: path_of(directory)? })
+    }
+
+    fn view(&self, at: &SandboxPath) -> &View {
+        match at.is_within(&self.project) {
+            true => &self.inside,
+            false => &self.outside,
+        }
+    }
+
+    /// The next directory on the way to the project.
+    fn way(&self, at: &SandboxPath) -> Option<Vec<u8>> {
+        if !self.project.is_within(at) {
+            return None;
+        }
+        self.project.components().nth(at.components().count()).map(<[u8]>::to_vec)
+    }
+
+    fn open(&self, at: &SandboxPath) -> Result<std::fs::File, Fault> {
+        self.view(at).open_file(at).map_err(fault)
+    }
+}
+
+impl Source for Project {
+    fn kind(&self) -> &str {
+        "sandbox"
+    }
+
+    fn describe(&self) -> String {
+        self.project.to_string()
+    }
+
+    fn list(&self, at: &SandboxPath, _: &Ask) -> Result<Vec<Item>, Fault> {
+        let way = self.way(at);
+        let listed = match self.view(at).read_dir(at) {
+            // The layers need not know the directories above the project.
+            Err(LayerError::NotFound { .. }) if way.is_some() => Vec::new(),
+            listed => listed.map_err(fault)?,
+        };
+        let mut items: Vec<Item> = listed.into_iter().filter_map(item).collect();
+        if let Some(way) = way {
+            let known = items.iter().any(|item| item.name == way && item.kind == ItemKind::Dir);
+            if !known {
+                items.retain(|item| item.name != way);
+                items.push(Item::dir(way));
+            }
+        }
+        Ok(items)
+    }
+
+    fn read(&self, at: &SandboxPath, _: &Ask) -> Result<Bytes, Fault> {
+        let mut bytes = Vec::new();
+        let mut file = self.open(at)?.take(READ_BYTES_MAX + 1);
+        file.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+        if bytes.len() as u64 > READ_BYTES_MAX {
+            return Err(Fault::new(Kind::TooLarge));
+        }
+        Ok(bytes.into())
+    }
+
+    fn read_range(
+        &self,
+        at: &SandboxPath,
+        range: Range<u64>,
+        _: &Ask,
+    ) -> Result<Option<Bytes>, Fault> {
+        let file = self.open(at)?;
+        let len = file.metadata().map_err(|error| failed(&error))?.len();
+        let (from, to) =
+            (range.start.min(len), range.end.min(len).min(range.start + READ_BYTES_MAX));
+        let mut bytes = vec![0; to.saturating_sub(from) as usize];
+        let mut done = 0;
+        while done < bytes.len() {
+            match file.read_at(&mut bytes[done..], from + done as u64) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(error) => return Err(failed(&error)),
+            }
+        }
+        bytes.truncate(done);
+        Ok(Some(bytes.into()))
+    }
+}
+
+fn item(DirEntry { name, entry }: DirEntry) -> Option<Item> {
+    let kind = match entry.kind {
+        EntryKind::File => ItemKind::File(Some(entry.size)),
+        EntryKind::Directory => ItemKind::Dir,
+        EntryKind::Symlink => ItemKind::Link(entry.target.clone()?),
+        EntryKind::Special => return None,
+    };
+    Some(Item {
+        name,
+        kind,
+        mode: Some(entry.mode),
+        owner: Some((entry.uid, entry.gid)),
+        modified_ns: Some(entry.mtime_ns),
+        stamp: Some(Stamp(
+            u128::from(entry.inode().1) << 64 | entry.ctime_ns as u128 & u128::from(u64::MAX),
+        )),
+    })
+}
+
+fn fault(error: LayerError) -> Fault {
+    let kind = match &error {
+        LayerError::NotFound { .. } => Kind::NotFound,
+        _ => Kind::Source,
+    };
+    Fault::because(kind, error.to_string())
+}
+
+fn failed(error: &std::io::Error) -> Fault {
+    Fault::because(Kind::Source, error.to_string())
+}

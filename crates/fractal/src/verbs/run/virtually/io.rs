@@ -1,0 +1,154 @@
+//! A script's input and output, and the keys that stop it.
+
+use fractal_jail::terminal::Signals;
+use fractal_jail::{Captured, Ended, Input, Output, Report, Why};
+use fractal_model::{Code, Error, Result};
+use fractal_shell::{Ended as Shelled, Outcome, Shell};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Input that a script may be given.
+const STDIN_BYTES_MAX: u64 = 256 << 20;
+
+/// The caller's input and output.
+pub(super) struct Streams {
+    stdin: Input,
+    stdout: Sink,
+    stderr: Sink,
+}
+
+enum Sink {
+    Keep(usize, Captured),
+    To(File),
+    /// Where the other one goes, as on a terminal.
+    Joined,
+}
+
+impl Sink {
+    fn new(output: Output) -> Sink {
+        match output {
+            Output::Capture(most) => Sink::Keep(most, Captured::default()),
+            Output::Descriptor(to) => Sink::To(to.into()),
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self {
+            Sink::Keep(most, kept) => {
+                let room = most.saturating_sub(kept.bytes.len()).min(bytes.len());
+                kept.bytes.extend_from_slice(&bytes[..room]);
+                kept.total_bytes += bytes.len() as u64;
+                Ok(())
+            }
+            Sink::To(file) => file.write_all(bytes),
+            Sink::Joined => Ok(()),
+        }
+    }
+
+    fn kept(self) -> Captured {
+        match self {
+            Sink::Keep(_, kept) => kept,
+            Sink::To(_) | Sink::Joined => Captured::default(),
+        }
+    }
+}
+
+impl Streams {
+    pub(super) fn new(streams: fractal_jail::Streams, terminal: bool) -> Streams {
+        let stderr = match terminal {
+            true => Sink::Joined,
+            false => Sink::new(streams.stderr),
+        };
+        Streams { stdin: streams.stdin, stdout: Sink::new(streams.stdout), stderr }
+    }
+
+    /// All of the input, which a script has beforehand. A person at a
+    /// terminal is not asked.
+    pub(super) fn input(&mut self) -> Result<Vec<u8>> {
+        let descriptor = match std::mem::replace(&mut self.stdin, Input::Null) {
+            Input::Null => return Ok(Vec::new()),
+            Input::Bytes(bytes) => return Ok(bytes),
+            Input::Descriptor(descriptor) => descriptor,
+        };
+        if fractal_jail::terminal::is_terminal(&descriptor) {
+            return Ok(Vec::new());
+        }
+        let mut bytes = Vec::new();
+        let mut file = File::from(descriptor).take(STDIN_BYTES_MAX + 1);
+        file.read_to_end(&mut bytes)
+            .map_err(|error| Error::internal(format!("cannot read standard input: {error}")))?;
+        if bytes.len() as u64 > STDIN_BYTES_MAX {
+            let message = format!("standard input is larger than {STDIN_BYTES_MAX} bytes");
+            return Err(Error::new(Code::Limit, message)
+                .hint("put it into a file of the sandbox with `fractal cp`"));
+        }
+        Ok(bytes)
+    }
+
+    /// Gives out what a script wrote, and notes how it ended.
+    pub(super) fn pass_on(&mut self, outcome: Outcome, report: &mut Report) {
+        report.ended = Ended::Exited(outcome.exit);
+        report.why = match &outcome.ended {
+            Shelled::Exited if outcome.truncated => Why::Output,
+            Shelled::Exited => Why::Ended,
+            Shelled::Timeout => Why::Time,
+            Shelled::Cancelled => Why::Asked,
+            Shelled::Limit(_) => Why::Memory,
+        };
+        let mut stderr = outcome.stderr;
+        if let Shelled::Limit(limit) = &outcome.ended {
+            report.reached.memory = true;
+            stderr.extend_from_slice(format!("fractal: stopped: {limit}\n").as_bytes());
+        }
+        let written = self.stdout.take(&outcome.stdout).and_then(|()| match &mut self.stderr {
+            Sink::Joined => self.stdout.take(&stderr),
+            sink => sink.take(&stderr),
+        });
+        if let Err(error) = written {
+            report.write_errno = error.raw_os_error();
+        }
+    }
+
+    pub(super) fn finish(self, report: &mut Report) {
+        (report.output, report.errors) = (self.stdout.kept(), self.stderr.kept());
+    }
+}
+
+/// Ctrl-C and its like stop the script, not this process with all that it
+/// has in memory.
+pub(super) struct Interrupts {
+    over: Arc<AtomicBool>,
+    watcher: Option<JoinHandle<()>>,
+}
+
+impl Interrupts {
+    pub(super) fn watch(shell: &Shell, wanted: bool) -> Interrupts {
+        let over = Arc::new(AtomicBool::new(false));
+        let signals = if wanted { Signals::take() } else { None };
+        let watcher = signals.map(|signals| {
+            let (over, canceller) = (over.clone(), shell.canceller());
+            std::thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    if signals.ending().is_some() {
+                        canceller.cancel();
+                    }
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            })
+        });
+        Interrupts { over, watcher }
+    }
+}
+
+impl Drop for Interrupts {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(watcher) = self.watcher.take() {
+            let _ = watcher.join();
+        }
+    }
+}

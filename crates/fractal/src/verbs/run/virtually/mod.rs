@@ -1,0 +1,224 @@
+//! A run in the virtual world: a shell in this process over a tree in memory.
+//!
+//! The tree shows the sandbox's layers and the project; what the script
+//! changes is put into the sandbox's top layer afterwards, as an overlay would
+//! have written it. So every other verb, and a native run too, goes on from
+//! there without knowing which world the work was done in.
+
+mod io;
+mod keep;
+
+use super::place::Place;
+use super::{CAPTURE_BYTES_MAX, Done, RunIo, changes};
+use crate::memory_view::Project;
+use crate::{Caller, Engine, base, stale};
+use fractal_fs::{Limits, Vfs};
+use fractal_jail::layer::{Changes, is_autorun};
+use fractal_jail::{Captured, Ended, Reached, Report, Why};
+use fractal_model::{Change, ChangeKind, Code, Error, Result, Run, SandboxPath};
+use fractal_shell::{Settings, Shell};
+use io::{Interrupts, Streams};
+use keep::Work;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a script may take where no limit was set.
+const TIME_MAX: Duration = Duration::from_secs(3600);
+
+/// What a view may hold where no limit was set.
+const BYTES_MAX: u64 = 2 << 30;
+
+pub(super) fn execute(
+    engine: &Engine,
+    caller: &Caller,
+    run: &Run,
+    place: &Place,
+    io: RunIo,
+) -> Result<Done> {
+    engine.ready()?;
+    refuse_what_is_native(place)?;
+    let vfs = view(engine, place)?;
+    let mut shell = Shell::new(vfs.clone(), settings(caller, run, place)?);
+    let watch = (!place.is_new).then(|| stale::watch(engine, &place.row));
+    let mut work = Work { engine, place, vfs: &vfs, put: vfs.tree() };
+    let mut report = blank();
+    let clock = Clock::start();
+    let interrupts = Interrupts::watch(&shell, io.streams.interactive);
+    let mut streams = Streams::new(io.streams, io.terminal);
+    match io.lines {
+        None => {
+            let outcome = shell.run(&script(&run.command), &streams.input()?);
+            streams.pass_on(outcome, &mut report);
+            work.keep()?;
+        }
+        Some(mut lines) => {
+            while let Some(line) = lines(&shell.cwd()) {
+                let outcome = shell.run(&line, b"");
+                streams.pass_on(outcome, &mut report);
+                // A session may last for hours, and be killed.
+                work.keep()?;
+            }
+        }
+    }
+    drop(interrupts);
+    let stale = watch.and_then(stale::Watch::take);
+    streams.finish(&mut report);
+    clock.stop(&vfs, &mut report);
+    if place.in_memory.is_some() {
+        let list = vfs.changes()?.into_iter().map(with_autorun).collect();
+        return Ok(Done { report, changes: Changes { list, ..Changes::default() }, stale });
+    }
+    let unknown = |_| Changes { truncated: true, ..Changes::default() };
+    let changes = changes(engine, place, &mut report).unwrap_or_else(unknown);
+    if !run.discard {
+        // Without notes a promotion is more careful, no more.
+        let _ = base::note(engine, &place.row, place.run_id, &changes);
+    }
+    Ok(Done { report, changes, stale })
+}
+
+fn refuse_what_is_native(place: &Place) -> Result<()> {
+    let Some(mount) = place.row.mounts.first() else { return Ok(()) };
+    let message = format!("the virtual world cannot mount anything at {} yet", mount.at);
+    Err(Error::new(Code::Unsupported, message)
+        .hint("use a template without mounts, or run it natively with `--native`"))
+}
+
+/// The sandbox as a tree in memory.
+fn view(engine: &Engine, place: &Place) -> Result<Vfs> {
+    let row = &place.row;
+    let bare = place.in_memory.is_some() && place.parent.is_none();
+    let view = match bare {
+        true => engine.host_view(row, Vec::new())?,
+        false => engine.views(row, row.base)?.top(),
+    };
+    let limits = &place.policy.limits;
+    let bytes = [limits.memory_bytes, limits.disk_bytes].into_iter().flatten().min();
+    let limits = Limits { bytes_max: bytes.unwrap_or(BYTES_MAX), ..Limits::default() };
+    let source = Project::new(view, &row.directory)?;
+    let vfs = Vfs::over(Arc::new(source), limits);
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    vfs.set_owner(uid.as_raw(), gid.as_raw());
+    vfs.set_who(&row.name);
+    // A shell expects somewhere to put what is of no interest later.
+    vfs.make_dir_all("/tmp")?;
+    vfs.rebase();
+    for path in &place.policy.read_only {
+        vfs.set_access(&SandboxPath::parse(path)?, Some(fractal_fs::Access::ReadOnly));
+    }
+    Ok(vfs)
+}
+
+fn settings(caller: &Caller, run: &Run, place: &Place) -> Result<Settings> {
+    let template = place.template.as_ref();
+    let cwd = run.cwd.clone().or_else(|| template.and_then(|template| template.cwd.clone()));
+    let cwd = cwd.map_or_else(|| caller.directory.clone(), |cwd| caller.directory.join(cwd));
+    let mut env = vec![
+        ("HOME".to_owned(), "/home/user".to_owned()),
+        ("FRACTAL_SANDBOX".to_owned(), place.row.name.clone()),
+    ];
+    let given = template.into_iter().flat_map(|template| &template.env).chain(&run.env);
+    env.extend(given.map(|(name, value)| (name.clone(), value.clone())));
+    let limits = &place.policy.limits;
+    let output = limits.output_bytes.unwrap_or(CAPTURE_BYTES_MAX as u64 * 16);
+    Ok(Settings {
+        env,
+        cwd: utf8(cwd)?,
+        output_bytes_max: usize::try_from(output).unwrap_or(usize::MAX),
+        time_max: limits.time_ms.map_or(TIME_MAX, Duration::from_millis),
+        ..Settings::default()
+    })
+}
+
+fn utf8(path: PathBuf) -> Result<String> {
+    path.into_os_string().into_string().map_err(|path| {
+        Error::invalid(format!("{} is not UTF-8", path.display()))
+            .hint("the shell in memory starts in directories with UTF-8 names only")
+    })
+}
+
+/// `sh -c SCRIPT` is that script; other words are one command, quoted.
+fn script(command: &[String]) -> String {
+    if let [shell, flag, script, rest @ ..] = command
+        && matches!(shell.rsplit('/').next(), Some("sh" | "bash"))
+        && flag == "-c"
+    {
+        // As a shell has it: $0, then $1 and so on.
+        let rest = rest.iter().skip(1).map(|word| quoted(word)).collect::<Vec<_>>();
+        return match rest.is_empty() {
+            true => script.clone(),
+            false => format!("set -- {}\n{script}", rest.join(" ")),
+        };
+    }
+    command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+fn with_autorun(change: Change) -> Change {
+    let autorun = change.kind != ChangeKind::Deleted && is_autorun(&change.path);
+    Change { autorun, ..change }
+}
+
+/// Wall-clock and processor time of this thread, in which the script runs.
+struct Clock {
+    wall: Instant,
+    cpu_ns: u64,
+}
+
+impl Clock {
+    fn start() -> Clock {
+        Clock { wall: Instant::now(), cpu_ns: Clock::cpu_ns() }
+    }
+
+    fn cpu_ns() -> u64 {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+
+    fn stop(&self, vfs: &Vfs, report: &mut Report) {
+        report.wall_ms = self.wall.elapsed().as_millis() as u64;
+        report.cpu_ms = (Clock::cpu_ns() - self.cpu_ns) / 1_000_000;
+        report.memory_peak_bytes = vfs.usage().bytes;
+        report.reached.disk = vfs.usage().bytes >= vfs.limits().bytes_max;
+    }
+}
+
+/// The report of a run in which nothing has happened yet.
+fn blank() -> Report {
+    Report {
+        ended: Ended::Exited(0),
+        why: Why::Ended,
+        reached: Reached::default(),
+        wall_ms: 0,
+        cpu_ms: 0,
+        memory_peak_bytes: 0,
+        io_read_bytes: 0,
+        io_write_bytes: 0,
+        output: Captured::default(),
+        errors: Captured::default(),
+        write_errno: None,
+        top: None,
+        missing: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_become_a_script_and_scripts_stay_one() {
+        let check = |words: &[&str], expect: &str| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            assert_eq!(script(&words), expect);
+        };
+        check(&["ls", "-l", "it's"], r"'ls' '-l' 'it'\''s'");
+        check(&["sh", "-c", "echo a; echo b"], "echo a; echo b");
+        check(&["/bin/bash", "-c", "echo $1", "sh", "x y"], "set -- 'x y'\necho $1");
+        check(&["sh", "script"], "'sh' 'script'");
+    }
+}

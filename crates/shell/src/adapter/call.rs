@@ -1,0 +1,103 @@
+//! Commands of ours as bashkit calls them.
+
+use super::stubs;
+use crate::command::{Call, Command};
+use crate::commands::{Instead, OwnCommand};
+use crate::own::Own;
+use async_trait::async_trait;
+use bashkit::{
+    Builtin, BuiltinContext, ExecResult, ExecutionBudget, ExecutionPlan, Result, SubCommand,
+};
+use fractal_fs::Vfs;
+use std::sync::Arc;
+
+/// What all commands of a session share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) view: Vfs,
+    pub(super) own: Arc<Own>,
+}
+
+/// A command that the embedding program registered.
+pub(super) struct Registered {
+    pub(super) name: String,
+    pub(super) command: Arc<dyn Command>,
+    pub(super) shared: Shared,
+}
+
+/// One of [`crate::commands`].
+pub(super) struct OurOwn {
+    pub(super) command: &'static OwnCommand,
+    pub(super) shared: Shared,
+}
+
+fn budget(ctx: &BuiltinContext) -> Option<ExecutionBudget> {
+    ctx.execution_budget()?.try_with(Clone::clone).ok()
+}
+
+fn with_call<T>(
+    name: &str,
+    shared: &Shared,
+    ctx: &BuiltinContext,
+    work: impl FnOnce(&Call) -> T,
+) -> T {
+    let budget = budget(ctx);
+    let stop = || budget.as_ref().is_some_and(|budget| budget.check().is_err());
+    let cwd = ctx.cwd.to_string_lossy();
+    work(&Call {
+        name,
+        args: ctx.args,
+        stdin: ctx.stdin_bytes().unwrap_or_default(),
+        view: &shared.view,
+        env: ctx.env,
+        cwd: &cwd,
+        own: &shared.own,
+        stop: &stop,
+    })
+}
+
+fn result(output: crate::Output) -> ExecResult {
+    ExecResult {
+        stdout: output.stdout.into(),
+        stderr: output.stderr.into(),
+        exit_code: output.exit,
+        ..ExecResult::default()
+    }
+}
+
+#[async_trait]
+impl Builtin for Registered {
+    async fn execute(&self, ctx: BuiltinContext<'_>) -> Result<ExecResult> {
+        Ok(result(with_call(&self.name, &self.shared, &ctx, |call| self.command.call(call))))
+    }
+}
+
+#[async_trait]
+impl Builtin for OurOwn {
+    async fn execute(&self, ctx: BuiltinContext<'_>) -> Result<ExecResult> {
+        let command = self.command;
+        Ok(result(with_call(command.name, &self.shared, &ctx, command.call)))
+    }
+
+    async fn execution_plan(&self, ctx: &BuiltinContext<'_>) -> Result<Option<ExecutionPlan>> {
+        let command = self.command;
+        let instead = with_call(command.name, &self.shared, ctx, command.instead);
+        let stdin = ctx.stdin;
+        let commands = match instead {
+            None => return Ok(None),
+            Some(Instead::Bashkits) => vec![SubCommand {
+                name: format!("{}{}", stubs::BASHKIT_DIR, command.name),
+                args: ctx.args.to_vec(),
+                stdin: stdin.cloned(),
+                assignments: Vec::new(),
+            }],
+            Some(Instead::Run(commands)) => commands.into_iter().map(sub_command).collect(),
+        };
+        Ok(Some(ExecutionPlan::Batch { commands }))
+    }
+}
+
+fn sub_command(mut words: Vec<String>) -> SubCommand {
+    let args = words.split_off(1);
+    SubCommand { name: words.remove(0), args, stdin: None, assignments: Vec::new() }
+}

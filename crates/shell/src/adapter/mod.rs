@@ -1,0 +1,192 @@
+//! The only place that knows bashkit.
+//!
+//! bashkit is the shell language and most of the commands; [`files`] shows
+//! it our tree, [`call`] shows it our commands. It is built without network,
+//! host files and language runtimes, and nothing here adds them.
+
+mod call;
+mod devices;
+mod files;
+mod stubs;
+
+use crate::command::Command;
+use crate::commands;
+use crate::outcome::{Ended, Outcome};
+use crate::own::Own;
+use crate::settings::Settings;
+use bashkit::{
+    Bash, BuiltinRegistry, ExecOptions, ExecutionLimits, LimitExceeded, MemoryLimits,
+    SessionLimits, StreamData,
+};
+use call::{OurOwn, Registered, Shared};
+use files::Files;
+use fractal_fs::Vfs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A shell that lives as long as its owner wants.
+pub(crate) struct Session {
+    bash: Bash,
+    registry: BuiltinRegistry,
+    shared: Shared,
+    runtime: tokio::runtime::Runtime,
+    output_bytes_max: usize,
+}
+
+impl Session {
+    pub(crate) fn new(view: Vfs, settings: Settings) -> Session {
+        let own = Own {
+            user: settings.user.clone(),
+            snapshots: Mutex::default(),
+            fork: settings.fork.clone(),
+            run_native: settings.run_native.clone(),
+        };
+        let shared = Shared { view: view.clone(), own: Arc::new(own) };
+        let registry = BuiltinRegistry::new();
+        for command in commands::ALL {
+            registry.insert(command.name, Arc::new(OurOwn { command, shared: shared.clone() }));
+        }
+        let mut builder = Bash::builder()
+            .fs(Arc::new(Files { view }))
+            .rootfs(false)
+            .username(&settings.user)
+            .hostname("fractal")
+            .cwd(PathBuf::from(&settings.cwd))
+            .limits(execution_limits(&settings))
+            .memory_limits(memory_limits(&settings))
+            .session_limits(SessionLimits::unlimited())
+            .builtin_registry(registry.clone());
+        for (key, value) in &settings.env {
+            builder = builder.env(key, value);
+        }
+        let bash = builder.build();
+        stubs::learn(|| bash.builtin_names());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime on this thread with nothing but a clock takes no resources");
+        Session { bash, registry, shared, runtime, output_bytes_max: settings.output_bytes_max }
+    }
+
+    pub(crate) fn cancel_flag(&self) -> Arc<AtomicBool> {
+        self.bash.cancellation_token()
+    }
+
+    pub(crate) fn register(&self, name: &str, command: Arc<dyn Command>) {
+        let shared = self.shared.clone();
+        self.registry.insert(name, Arc::new(Registered { name: name.into(), command, shared }));
+    }
+
+    pub(crate) fn set_env(&mut self, key: &str, value: &str) {
+        self.bash.set_env(key, value);
+    }
+
+    pub(crate) fn cwd(&self) -> String {
+        self.bash.shell_state_view().cwd.to_string_lossy().into_owned()
+    }
+
+    pub(crate) fn run(&mut self, script: &str, stdin: &[u8]) -> Outcome {
+        self.bash.cancellation_token().store(false, Ordering::Relaxed);
+        let (stdout, stderr) = (Kept::new(self.output_bytes_max), Kept::new(self.output_bytes_max));
+        let options = ExecOptions::new().stdin(StreamData::from(stdin.to_vec()));
+        let (out, err) = (stdout.clone(), stderr.clone());
+        let execution = self
+            .bash
+            .execute(script)
+            .options(options)
+            .stdout_fn(move |bytes| std::future::ready(out.add(&bytes)))
+            .stderr_fn(move |bytes| std::future::ready(err.add(&bytes)));
+        let done = self.runtime.block_on(std::future::IntoFuture::into_future(execution));
+        outcome(done, stdout, stderr)
+    }
+}
+
+/// Output up to a limit. Kept outside of bashkit, which forgets it when a
+/// script is stopped.
+#[derive(Clone)]
+struct Kept(Arc<Mutex<(Vec<u8>, bool)>>, usize);
+
+impl Kept {
+    fn new(bytes_max: usize) -> Kept {
+        Kept(Arc::default(), bytes_max)
+    }
+
+    fn add(&self, bytes: &[u8]) -> bashkit::Result<()> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = self.1.saturating_sub(kept.0.len());
+        kept.1 |= bytes.len() > room;
+        kept.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        Ok(())
+    }
+
+    fn take(self) -> (Vec<u8>, bool) {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn outcome(done: bashkit::Result<bashkit::ExecResult>, stdout: Kept, stderr: Kept) -> Outcome {
+    let ((stdout, cut_out), (mut stderr, cut_err)) = (stdout.take(), stderr.take());
+    let mut truncated = cut_out || cut_err;
+    let (exit, ended) = match done {
+        Ok(result) => {
+            truncated |= result.stdout_truncated || result.stderr_truncated;
+            (result.exit_code, Ended::Exited)
+        }
+        Err(error) => {
+            let (exit, ended, message) = failure(&error);
+            stderr.extend_from_slice(message.as_bytes());
+            (exit, ended)
+        }
+    };
+    Outcome { stdout, stderr, exit, truncated, ended }
+}
+
+/// What an error of bashkit means for a script: its exit status, how it
+/// ended, and what its standard error says last.
+fn failure(error: &bashkit::Error) -> (i32, Ended, String) {
+    use bashkit::Error;
+    let ended = match error {
+        Error::Cancelled => Ended::Cancelled,
+        Error::ResourceLimit(LimitExceeded::Timeout(_)) => Ended::Timeout,
+        Error::ResourceLimit(limit) => Ended::Limit(limit.to_string()),
+        Error::Parse { .. } => return (2, Ended::Exited, format!("bash: {error}\n")),
+        error => return (1, Ended::Exited, format!("bash: {error}\n")),
+    };
+    let message = match &ended {
+        Ended::Timeout => "bash: timed out\n".into(),
+        Ended::Limit(reason) => format!("bash: {reason}\n"),
+        _ => String::new(),
+    };
+    (ended.exit(), ended, message)
+}
+
+/// Time and memory bound a script; counting its steps would only stop work
+/// that is large. Depths guard the stack and stay as bashkit has them.
+fn execution_limits(settings: &Settings) -> ExecutionLimits {
+    ExecutionLimits {
+        max_work_units: u64::MAX,
+        max_aggregate_input_bytes: u64::MAX,
+        max_live_intermediate_bytes: settings.memory_bytes_max as u64,
+        max_commands: usize::MAX,
+        max_loop_iterations: usize::MAX,
+        max_total_loop_iterations: usize::MAX,
+        timeout: settings.time_max,
+        max_parser_operations: 50_000_000,
+        max_stdout_bytes: settings.output_bytes_max,
+        max_stderr_bytes: settings.output_bytes_max,
+        max_word_split_fields: 10_000_000,
+        max_word_split_bytes: settings.memory_bytes_max,
+        ..ExecutionLimits::default()
+    }
+}
+
+fn memory_limits(settings: &Settings) -> MemoryLimits {
+    MemoryLimits {
+        max_variable_count: 1_000_000,
+        max_total_variable_bytes: settings.memory_bytes_max,
+        max_array_entries: 5_000_000,
+        max_function_count: 100_000,
+        max_function_body_bytes: settings.memory_bytes_max,
+    }
+}
