@@ -6,7 +6,8 @@
 //! and has it forget the rest. It works on what the kernel knows, not on the
 //! whole view, and once for many changes in a row.
 
-use super::table::{Known, Table, Told};
+use super::server::live;
+use super::table::{Known, Place, Table, Told};
 use crate::Vfs;
 use crate::error::Kind;
 use fuser::{INodeNo, Notifier};
@@ -157,9 +158,11 @@ impl Outside {
 /// that it has forgotten already, or that the mount is gone.
 fn check(known: &Known, view: &Vfs, table: &Table, kernel: &Notifier) {
     let mut changed = known.inode == super::table::ROOT;
-    for (place, path) in &known.names {
+    // What a live source said is not remembered for long anyway.
+    let ours = |(_, path): &&(Place, Vec<u8>)| live(view, path).is_none();
+    for (place, path) in known.names.iter().filter(ours) {
         let forget = || kernel.inval_entry(INodeNo(place.0), OsStr::from_bytes(place.1.bytes()));
-        match view.lstat(path) {
+        match view.lstat_known(path) {
             Ok(stat) if stat.inode == known.inode => changed |= Told::of(&stat) != known.told,
             // A source that cannot say now will be asked again.
             Err(error) if matches!(error.kind, Kind::Source | Kind::Timeout) => {
@@ -175,8 +178,8 @@ fn check(known: &Known, view: &Vfs, table: &Table, kernel: &Notifier) {
     if changed {
         kernel.inval_inode(INodeNo(known.inode), 0, -1).unwrap_or_default();
     }
-    for (place, path) in &known.missing {
-        if view.lstat(path).is_ok() {
+    for (place, path) in known.missing.iter().filter(ours) {
+        if view.lstat_known(path).is_ok() {
             table.present(place);
             let name = OsStr::from_bytes(place.1.bytes());
             kernel.inval_entry(INodeNo(place.0), name).unwrap_or_default();
