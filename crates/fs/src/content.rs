@@ -48,6 +48,15 @@ enum Block {
     Own(Arc<Vec<u8>>),
 }
 
+/// A block as bytes that others may hold, without copying it.
+struct Shared(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl Block {
     fn bytes(&self) -> &[u8] {
         match self {
@@ -231,7 +240,10 @@ impl Blocks {
     }
 
     fn read(&self, range: Range<u64>) -> Bytes {
-        let one_block = range.start / BLOCK_BYTES == (range.end - 1).max(range.start) / BLOCK_BYTES;
+        if range.is_empty() {
+            return Bytes::new();
+        }
+        let one_block = range.start / BLOCK_BYTES == (range.end - 1) / BLOCK_BYTES;
         if one_block && let Some(Block::Shared(bytes)) = self.map.get(&(range.start / BLOCK_BYTES))
         {
             let from = (range.start % BLOCK_BYTES) as usize;
@@ -310,6 +322,33 @@ impl Blocks {
             self.map = kept;
         }
         self.len = len;
+    }
+
+    /// A file of such pieces; `None` if they are not blocks of one.
+    pub(crate) fn of_pieces(len: u64, pieces: Vec<(u64, Bytes)>) -> Option<Blocks> {
+        let mut blocks = Blocks { len, held: 0, map: OrdMap::new() };
+        for (at, bytes) in pieces {
+            let size = bytes.len() as u64;
+            if at % BLOCK_BYTES != 0 || size > BLOCK_BYTES || at + size > len {
+                return None;
+            }
+            blocks.held += size;
+            blocks.map.insert(at / BLOCK_BYTES, Block::Shared(bytes));
+        }
+        (blocks.map.values().map(|block| block.bytes().len() as u64).sum::<u64>() == blocks.held)
+            .then_some(blocks)
+    }
+
+    /// The blocks there are, and where they begin.
+    pub(crate) fn pieces_held(&self) -> Vec<(u64, Bytes)> {
+        let blocks = self.map.iter().map(|(number, block)| {
+            let bytes = match block {
+                Block::Shared(bytes) => bytes.clone(),
+                Block::Own(bytes) => Bytes::from_owner(Shared(bytes.clone())),
+            };
+            (number * BLOCK_BYTES, bytes)
+        });
+        blocks.collect()
     }
 
     fn extents(&self) -> Vec<Range<u64>> {
@@ -422,6 +461,14 @@ mod tests {
         assert_eq!(&fork.range(700_000..700_002)[..], [1, 1]);
         assert_eq!(&content.range(700_000..700_002)[..], b"yy");
         assert_eq!(fork.same(&content), Some(false));
+    }
+
+    #[test]
+    fn a_large_file_that_was_cut_to_nothing_is_empty() {
+        let mut content = Content::Whole(vec![1; 1 << 20].into());
+        content.write(5, b"x").unwrap();
+        content.resize(0).unwrap();
+        assert_eq!(content.whole().unwrap(), "");
     }
 
     #[test]

@@ -16,10 +16,12 @@
 //! # Ok::<(), fractal_fs::FsError>(())
 //! ```
 //!
-//! This crate knows nothing about processes and networks. Paths are bytes, as
+//! This crate knows nothing about processes and networks, but in the two
+//! adapters of providers that are there for them. Paths are bytes, as
 //! in Linux, and are resolved inside the tree: there is no path, link or name
 //! that leads to the host.
 
+mod back;
 mod change;
 mod content;
 mod entry;
@@ -27,12 +29,14 @@ mod error;
 mod exchange;
 #[cfg(feature = "fuse")]
 pub mod fuse;
+mod glob;
 mod map;
 mod name;
 mod page;
 mod read;
 mod rules;
 mod source;
+mod transfer;
 mod tree;
 mod view;
 mod walk;
@@ -46,8 +50,26 @@ pub use name::{NAME_BYTES_MAX, Name};
 pub use page::Paged;
 pub use read::{Listed, Stat};
 pub use rules::Access;
-pub use source::{Ask, Freshness, Item, ItemKind, LISTING_ENTRIES_MAX, Source, Stamp};
+#[cfg(feature = "git")]
+pub use source::Git;
+#[cfg(feature = "http")]
+pub use source::HttpJson;
+pub use source::{
+    After, Ask, Before, Call, Context, Edit, Find, FindBounds, Freshness, Item, ItemKind,
+    LISTING_ENTRIES_MAX, Made, Memory, Names, Other, Provide, Provider, ProviderBounds, Source,
+    Stamp, Text,
+};
+#[cfg(feature = "archive")]
+pub use source::{Archive, ArchiveBounds};
+#[cfg(unix)]
+pub use source::{Command, Host, Volume, WriteBack};
+pub use transfer::{LoadBounds, load, save};
 pub use tree::{DEPTH_MAX, Gone, Tree};
 pub use view::{Limits, Mount, Vfs};
 pub use walk::PATH_BYTES_MAX;
 pub use write::NewMeta;
+
+/// The examples of the guide.
+#[cfg(all(doctest, unix))]
+#[doc = include_str!("../../../docs/guide/virtual.md")]
+struct Guide;

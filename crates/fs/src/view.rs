@@ -73,6 +73,8 @@ pub(crate) struct Setup {
 #[derive(Clone)]
 struct Mounted {
     info: Mount,
+    /// The entry that was put there: what the source shows.
+    shown: Entry,
     /// What stood there before, in top and base.
     before: [Option<Entry>; 2],
 }
@@ -266,24 +268,27 @@ impl Vfs {
                 return Err(Fault::because(Kind::Busy, "something is mounted there").into());
             }
             drop(found);
-            let owner = state.setup.owner;
-            let meta =
-                Meta { mode: 0o755, uid: owner.0, gid: owner.1, modified_ns: now, changed_ns: now };
-            let origin = Origin {
-                source: mount.source.clone(),
-                at: SandboxPath::root(),
-                mounted: mount.path.clone(),
-                freshness: mount.freshness,
-                stamp: None,
-                meta,
-            };
-            let entries = Entries::Lazy(Arc::new(LazyDir::new(origin)));
-            let dir = Entry::Dir(Arc::new(Dir::new(meta, entries)));
+            let dir = lazy(&mount, state.setup.owner, now);
             let before = state.replace(place, Some(dir.clone()), answers, now)?;
             let setup = Arc::make_mut(&mut state.setup);
             let rule = setup.rules.at(&mount.path);
             (rule.mounted, rule.access) = (true, Some(access));
-            setup.mounts.push(Mounted { info: Mount { access, ..mount.clone() }, before });
+            let info = Mount { access, ..mount.clone() };
+            setup.mounts.push(Mounted { info, shown: dir, before });
+            Ok(())
+        })
+    }
+
+    /// Puts what the source of a mount shows now in its place.
+    pub(crate) fn show_anew(&self, at: &SandboxPath) -> Result<(), FsError> {
+        let now = now_ns();
+        self.writing(&shown(at), |state, answers| {
+            let mount = state.mounted(at)?.0.clone();
+            let dir = lazy(&mount, state.setup.owner, now);
+            state.replace(at.relative(), Some(dir.clone()), answers, now)?;
+            let mounts = &mut Arc::make_mut(&mut state.setup).mounts;
+            let mounted = mounts.iter_mut().rfind(|mounted| mounted.info.path == *at);
+            mounted.expect("found above").shown = dir;
             Ok(())
         })
     }
@@ -296,9 +301,7 @@ impl Vfs {
         self.writing(&path, |state, answers| {
             let index = state.setup.mounts.iter().rposition(|mounted| mounted.info.path == *at);
             let index = index.ok_or(Fault::because(Kind::Invalid, "nothing is mounted there"))?;
-            let below =
-                |mounted: &Mounted| mounted.info.path != *at && mounted.info.path.is_within(at);
-            if state.setup.mounts.iter().any(below) {
+            if state.setup.mounts.iter().any(|mounted| mounted.is_below(at)) {
                 return Err(Fault::because(Kind::Busy, "something is mounted below it").into());
             }
             let [top, base] = state.setup.mounts[index].before.clone();
@@ -379,7 +382,38 @@ impl Vfs {
     }
 }
 
+impl Mounted {
+    fn is_below(&self, at: &SandboxPath) -> bool {
+        self.info.path != *at && self.info.path.is_within(at)
+    }
+}
+
+/// What stands in the tree for a source that was not asked yet.
+fn lazy(mount: &Mount, owner: (u32, u32), now: i64) -> Entry {
+    let meta = Meta { mode: 0o755, uid: owner.0, gid: owner.1, modified_ns: now, changed_ns: now };
+    let origin = Origin {
+        source: mount.source.clone(),
+        at: SandboxPath::root(),
+        mounted: mount.path.clone(),
+        freshness: mount.freshness,
+        stamp: None,
+        meta,
+    };
+    let entries = Entries::Lazy(Arc::new(LazyDir::new(origin)));
+    Entry::Dir(Arc::new(Dir::new(meta, entries)))
+}
+
 impl State {
+    /// A mount, and what was put into the tree for it.
+    pub(crate) fn mounted(&self, at: &SandboxPath) -> Result<(&Mount, Entry), Fault> {
+        if self.setup.mounts.iter().any(|mounted| mounted.is_below(at)) {
+            return Err(Fault::because(Kind::Busy, "something is mounted below it"));
+        }
+        let mounted = self.setup.mounts.iter().rfind(|mounted| mounted.info.path == *at);
+        let mounted = mounted.ok_or(Fault::because(Kind::Invalid, "nothing is mounted there"))?;
+        Ok((&mounted.info, mounted.shown.clone()))
+    }
+
     /// Whether so much more fits.
     pub(crate) fn check_room(&self, bytes: u64, entries: u64) -> Result<(), Fault> {
         let (held, limits) = (self.top.weight(), &self.setup.limits);

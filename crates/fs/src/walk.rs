@@ -199,7 +199,7 @@ impl<'a> Walk<'a> {
     /// One name further: directories are entered, anything else returned.
     fn step(&mut self, name: &'a [u8]) -> Result<Option<&'a Entry>, Stop> {
         let top = self.top();
-        let entry = self.answers.entries(top.dir)?.get(name);
+        let entry = self.answers.entry(top.dir, name)?;
         if let Some(Entry::Dir(dir)) = entry {
             let rule = top.rule.and_then(|rule| rule.below(name));
             let access = rule.and_then(|rule| rule.access).unwrap_or(top.access);

@@ -53,7 +53,7 @@ fn last_is_dots(path: &[u8]) -> Option<usize> {
 }
 
 /// Whether a new name may be made where a walk ended.
-fn check_new(found: &Found) -> Result<(), Fault> {
+pub(crate) fn check_new(found: &Found) -> Result<(), Fault> {
     if found.live {
         return Err(Fault::new(Kind::ReadOnly));
     }

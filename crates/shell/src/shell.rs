@@ -10,6 +10,12 @@ use fractal_model::EntryKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// The stack that a script runs on. bashkit goes down its own stack for every
+/// level of functions, groups and substitutions, and commands for every level
+/// of directories; the stack of whoever calls may be small, and running out
+/// of it would end the process. Only what is touched takes memory.
+const STACK_BYTES: usize = 256 << 20;
+
 /// A shell over a view. It keeps directory, variables, functions, options
 /// and aliases from one [`Shell::run`] to the next; files are the view's.
 pub struct Shell {
@@ -39,7 +45,19 @@ impl Shell {
     /// hits a limit. Blocks this thread, which must not be one that drives
     /// async work.
     pub fn run(&mut self, script: &str, stdin: &[u8]) -> Outcome {
-        self.session.run(script, stdin)
+        self.on_large_stack(|session| session.run(script, stdin))
+    }
+
+    fn on_large_stack<T: Send>(&mut self, work: impl FnOnce(&mut Session) -> T + Send) -> T {
+        let session = &mut self.session;
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new()
+                .name("shell".into())
+                .stack_size(STACK_BYTES)
+                .spawn_scoped(scope, || work(session))
+                .expect("a thread can be started");
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 
     /// The directory that the next script starts in.
@@ -54,7 +72,7 @@ impl Shell {
             return Err(Fault::new(Kind::NotADirectory).at(&place));
         }
         let quoted = path.replace('\'', "'\\''");
-        self.session.run(&format!("builtin cd -- '{quoted}'"), b"");
+        self.run(&format!("builtin cd -- '{quoted}'"), b"");
         Ok(())
     }
 

@@ -190,3 +190,20 @@ fn an_error_of_a_source_says_why_and_changes_nothing() {
     view.write("/m/x/a", "mine").unwrap();
     assert_eq!(text(&view, "/m/x/a"), "mine");
 }
+
+#[test]
+fn a_glance_at_a_directory_makes_none_of_its_files() {
+    let source = Arc::new(Counting::default());
+    let view = mounted(source.clone(), Freshness::Frozen);
+    view.write("/m/x/own", "four").unwrap();
+    let sizes = |listed: Vec<(fractal_fs::Name, fractal_fs::Stat)>| -> Vec<(String, u64)> {
+        listed.iter().map(|(name, stat)| (name.to_string(), stat.size)).collect()
+    };
+    let glanced = sizes(view.glance("/m/x").unwrap());
+    assert_eq!(source.reads.load(Ordering::Relaxed), 0);
+    let of = |name: &str, size| (name.to_owned(), size);
+    assert_eq!(glanced, [of("a", 0), of("l", 1), of("own", 4), of("sub", 0)]);
+    let known = sizes(view.list_stat("/m/x").unwrap());
+    assert!(known[0].1 > 0 && source.reads.load(Ordering::Relaxed) == 1);
+    assert_eq!(known[1..], glanced[1..]);
+}

@@ -7,6 +7,9 @@ const LINES_MAX: usize = 800;
 /// Where `unsafe` may stand.
 const UNSAFE_HOME: &str = "crates/jail/src/sys/";
 
+/// Where the crate that the shell is built on may be named.
+const BASHKIT_HOME: &str = "crates/shell/src/adapter/";
+
 /// The rules' own words stand in this folder.
 const OWN: &str = "crates/model/tests/tidy/";
 
@@ -42,6 +45,21 @@ fn unsafe_code_lives_in_one_module() {
         !path.starts_with(UNSAFE_HOME) && words(code(line)).any(|word| word == "unsafe")
     });
     assert_none(&found, "unsafe code outside of crates/jail/src/sys");
+}
+
+#[test]
+fn one_module_knows_bashkit() {
+    // A path of the crate, in code: `bashkit::…` or `use bashkit`.
+    let found = breaches(&[".rs"], |path, line| {
+        let code = code(line);
+        !path.starts_with(BASHKIT_HOME)
+            && (code.contains("bashkit::") || code.contains("use bashkit"))
+    });
+    assert_none(&found, "bashkit outside of crates/shell/src/adapter");
+    let manifests = breaches(&["Cargo.toml"], |path, line| {
+        path != "crates/shell/Cargo.toml" && line.trim_start().starts_with("bashkit")
+    });
+    assert_none(&manifests, "bashkit in another crate");
 }
 
 #[test]

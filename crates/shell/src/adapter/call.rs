@@ -82,17 +82,41 @@ impl Builtin for OurOwn {
     async fn execution_plan(&self, ctx: &BuiltinContext<'_>) -> Result<Option<ExecutionPlan>> {
         let command = self.command;
         let instead = with_call(command.name, &self.shared, ctx, command.instead);
-        let stdin = ctx.stdin;
-        let commands = match instead {
+        let bashkits = || format!("{}{}", stubs::BASHKIT_DIR, command.name);
+        let mut commands = match instead {
             None => return Ok(None),
-            Some(Instead::Bashkits) => vec![SubCommand {
-                name: format!("{}{}", stubs::BASHKIT_DIR, command.name),
-                args: ctx.args.to_vec(),
-                stdin: stdin.cloned(),
-                assignments: Vec::new(),
-            }],
+            Some(Instead::Bashkits) => {
+                vec![sub_command([&[bashkits()], ctx.args].concat())]
+            }
+            Some(Instead::With { args, input, silent }) => {
+                let mut words = match silent {
+                    false => vec![bashkits()],
+                    true => {
+                        let script = format!("{} \"$@\" > /dev/null", bashkits());
+                        vec!["bash".into(), "-c".into(), script, command.name.into()]
+                    }
+                };
+                words.extend(args);
+                let mut only = sub_command(words);
+                if let Some(input) = input {
+                    let path = with_call(command.name, &self.shared, ctx, |call| call.path(&input));
+                    let Ok(content) = self.shared.view.read(path) else {
+                        let text = format!("{}: cannot read {input}\n", command.name);
+                        let say = ["sh", "-c", "printf '%s' \"$1\" >&2; exit 2", "sh", &text];
+                        let commands = vec![sub_command(say.map(str::to_owned).to_vec())];
+                        return Ok(Some(ExecutionPlan::Batch { commands }));
+                    };
+                    only.stdin = Some(content.to_vec().into());
+                }
+                vec![only]
+            }
             Some(Instead::Run(commands)) => commands.into_iter().map(sub_command).collect(),
         };
+        if let Some(first) = commands.first_mut()
+            && first.stdin.is_none()
+        {
+            first.stdin = ctx.stdin.cloned();
+        }
         Ok(Some(ExecutionPlan::Batch { commands }))
     }
 }

@@ -7,7 +7,10 @@
 
 use crate::name;
 use async_trait::async_trait;
-use bashkit::{DirEntry, FileSystem, FileSystemExt, FileType, FsLimits, FsUsage, Metadata, Result};
+use bashkit::{
+    BuiltinRegistry, DirEntry, FileSystem, FileSystemExt, FileType, FsLimits, FsUsage, Metadata,
+    Result,
+};
 use fractal_fs::{FsError, Kind, NewMeta, Stat, Vfs};
 use fractal_model::EntryKind;
 use std::io::{Error, ErrorKind};
@@ -19,6 +22,26 @@ use super::{devices, stubs};
 
 pub(super) struct Files {
     pub(super) view: Vfs,
+    /// Commands that are not bashkit's.
+    pub(super) commands: BuiltinRegistry,
+}
+
+impl Files {
+    /// The stand-in for a command that a path names.
+    fn stub(&self, place: &[u8]) -> Option<String> {
+        stubs::content(place, |name| self.commands.lookup(name).is_some())
+    }
+
+    /// What stands at a path that the tree has nothing at, but the shell has.
+    fn beside_the_tree(&self, place: &[u8]) -> Option<Metadata> {
+        let (size, mode) = match self.stub(place) {
+            Some(stub) => (stub.len() as u64, 0o755),
+            None if devices::is_one(place) => (0, 0o666),
+            None => return None,
+        };
+        let file_type = FileType::File;
+        Some(Metadata { file_type, size, mode, modified: UNIX_EPOCH, created: UNIX_EPOCH })
+    }
 }
 
 /// A path of bashkit as the tree's bytes.
@@ -78,17 +101,6 @@ fn metadata(stat: &Stat) -> Metadata {
     Metadata { file_type, size, mode: stat.meta.mode, modified, created: modified }
 }
 
-/// What stands at a path that the tree has nothing at, but the shell has.
-fn beside_the_tree(path: &[u8]) -> Option<Metadata> {
-    let (size, mode) = match stubs::content(path) {
-        Some(stub) => (stub.len() as u64, 0o755),
-        None if devices::is_one(path) => (0, 0o666),
-        None => return None,
-    };
-    let file_type = FileType::File;
-    Some(Metadata { file_type, size, mode, modified: UNIX_EPOCH, created: UNIX_EPOCH })
-}
-
 #[async_trait]
 impl FileSystemExt for Files {
     fn usage(&self) -> FsUsage {
@@ -116,7 +128,7 @@ impl FileSystem for Files {
         let place = place(path);
         match self.view.read(&place) {
             Ok(content) => Ok(content.into()),
-            Err(error) if error.kind == Kind::NotFound => match stubs::content(&place) {
+            Err(error) if error.kind == Kind::NotFound => match self.stub(&place) {
                 Some(stub) => Ok(stub.into_bytes()),
                 None if devices::is_one(&place) => devices::read(path).await,
                 None => Err(told(error)),
@@ -168,7 +180,7 @@ impl FileSystem for Files {
         match self.view.lstat(&place) {
             Ok(stat) => Ok(metadata(&stat)),
             Err(error) if error.kind == Kind::NotFound => {
-                beside_the_tree(&place).ok_or_else(|| told(error))
+                self.beside_the_tree(&place).ok_or_else(|| told(error))
             }
             Err(error) => Err(told(error)),
         }
@@ -185,7 +197,7 @@ impl FileSystem for Files {
 
     async fn exists(&self, path: &Path) -> Result<bool> {
         let place = place(path);
-        Ok(self.view.exists(&place) || beside_the_tree(&place).is_some())
+        Ok(self.view.exists(&place) || self.beside_the_tree(&place).is_some())
     }
 
     async fn rename(&self, from: &Path, to: &Path) -> Result<()> {

@@ -7,6 +7,7 @@
 mod call;
 mod devices;
 mod files;
+mod memory;
 mod stubs;
 
 use crate::command::Command;
@@ -32,7 +33,28 @@ pub(crate) struct Session {
     shared: Shared,
     runtime: tokio::runtime::Runtime,
     output_bytes_max: usize,
+    memory_bytes_max: usize,
+    /// What `set -o` switched on, which bashkit forgets after each script.
+    options: Vec<&'static str>,
+    /// Whether any script so far may have used `set`; looking is not free.
+    may_set: bool,
 }
+
+/// Options of `set -o` that a session keeps, by the variables in which
+/// bashkit holds them.
+const OPTIONS: [(&str, &str); 11] = [
+    ("SHOPT_a", "allexport"),
+    ("SHOPT_e", "errexit"),
+    ("SHOPT_E", "errtrace"),
+    ("SHOPT_T", "functrace"),
+    ("SHOPT_C", "noclobber"),
+    ("SHOPT_f", "noglob"),
+    ("SHOPT_u", "nounset"),
+    ("SHOPT_P", "physical"),
+    ("SHOPT_pipefail", "pipefail"),
+    ("SHOPT_v", "verbose"),
+    ("SHOPT_x", "xtrace"),
+];
 
 impl Session {
     pub(crate) fn new(view: Vfs, settings: Settings) -> Session {
@@ -48,7 +70,7 @@ impl Session {
             registry.insert(command.name, Arc::new(OurOwn { command, shared: shared.clone() }));
         }
         let mut builder = Bash::builder()
-            .fs(Arc::new(Files { view }))
+            .fs(Arc::new(Files { view, commands: registry.clone() }))
             .rootfs(false)
             .username(&settings.user)
             .hostname("fractal")
@@ -66,7 +88,16 @@ impl Session {
             .enable_time()
             .build()
             .expect("a runtime on this thread with nothing but a clock takes no resources");
-        Session { bash, registry, shared, runtime, output_bytes_max: settings.output_bytes_max }
+        Session {
+            bash,
+            registry,
+            shared,
+            runtime,
+            output_bytes_max: settings.output_bytes_max,
+            memory_bytes_max: settings.memory_bytes_max,
+            options: Vec::new(),
+            may_set: false,
+        }
     }
 
     pub(crate) fn cancel_flag(&self) -> Arc<AtomicBool> {
@@ -91,14 +122,48 @@ impl Session {
         let (stdout, stderr) = (Kept::new(self.output_bytes_max), Kept::new(self.output_bytes_max));
         let options = ExecOptions::new().stdin(StreamData::from(stdin.to_vec()));
         let (out, err) = (stdout.clone(), stderr.clone());
+        // On the script's first line, so that its lines keep their numbers.
+        let set: String = self.options.iter().map(|name| format!("set -o {name}; ")).collect();
+        let script = format!("{set}{script}");
         let execution = self
             .bash
-            .execute(script)
+            .execute(&script)
             .options(options)
             .stdout_fn(move |bytes| std::future::ready(out.add(&bytes)))
             .stderr_fn(move |bytes| std::future::ready(err.add(&bytes)));
         let done = self.runtime.block_on(std::future::IntoFuture::into_future(execution));
-        outcome(done, stdout, stderr)
+        self.may_set |= ["set", "source", ". "].iter().any(|word| script.contains(word));
+        if self.may_set {
+            self.keep_options();
+        }
+        let out_of_memory =
+            matches!(&done, Err(bashkit::Error::ResourceLimit(LimitExceeded::Memory(_))));
+        let mut outcome = outcome(done, stdout, stderr);
+        if outcome.ended != Ended::Exited {
+            self.end_jobs();
+        }
+        if out_of_memory {
+            for name in memory::make_room(&mut self.bash, self.memory_bytes_max) {
+                outcome.stderr.extend_from_slice(format!("bash: forgot ${name}\n").as_bytes());
+            }
+        }
+        outcome
+    }
+
+    /// What a stopped script left in the background would hold up the next
+    /// one, which ends when all jobs have.
+    fn end_jobs(&mut self) {
+        self.bash.cancellation_token().store(false, Ordering::Relaxed);
+        let kill = "builtin kill -9 $(builtin jobs -p) 2> /dev/null";
+        // How it ends does not matter: there may be no job.
+        let _ = self.runtime.block_on(self.bash.exec(kill));
+    }
+
+    fn keep_options(&mut self) {
+        let variables = self.bash.shell_state_view().variables;
+        let is_on = |name: &str| variables.get(name).is_some_and(|value| value == "1");
+        let on = OPTIONS.iter().filter(|(variable, _)| is_on(variable));
+        self.options = on.map(|(_, option)| *option).collect();
     }
 }
 

@@ -4,7 +4,6 @@
 //! a path, reading it gives a line that leads back to the command. The files
 //! are in no listing and cannot be written.
 
-use crate::commands;
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
@@ -82,13 +81,13 @@ pub(super) fn learn(names: impl FnOnce() -> Vec<String>) {
 }
 
 /// What a file at this path would hold, if it is one of ours.
-pub(super) fn content(place: &[u8]) -> Option<String> {
+pub(super) fn content(place: &[u8], is_ours: impl Fn(&str) -> bool) -> Option<String> {
     let path = std::str::from_utf8(place).ok()?;
     if let Some(name) = path.strip_prefix(BASHKIT_DIR) {
         return known(name).then(|| marked(name));
     }
     let name = PROGRAM_DIRS.iter().find_map(|dir| path.strip_prefix(dir))?;
-    match commands::is_own(name) {
+    match is_ours(name) {
         true => Some(format!("#!/bin/sh\n{name} \"$@\"\n")),
         false => known(name).then(|| marked(name)),
     }

@@ -7,8 +7,10 @@
 //! if there is one.
 
 mod changes;
+mod chmod;
 mod chown;
 mod cp;
+mod diff;
 mod du;
 mod find;
 mod flags;
@@ -16,11 +18,17 @@ mod fork;
 mod glob;
 mod ln;
 mod ls;
+mod mkdir;
+mod mode;
 mod mounts;
+mod mv;
+mod patch;
 mod seq;
 mod show;
 mod snap;
 mod stat;
+mod zcat;
+mod zip;
 
 use crate::command::{Call, Output};
 
@@ -36,7 +44,15 @@ pub(crate) struct OwnCommand {
 pub(crate) enum Instead {
     /// bashkit's command of the same name.
     Bashkits,
-    /// These commands, one after the other.
+    /// The same with other arguments.
+    With {
+        args: Vec<String>,
+        /// A file that its standard input comes from.
+        input: Option<String>,
+        /// Whether its standard output goes nowhere.
+        silent: bool,
+    },
+    /// These commands, one after the other; the first one has our input.
     Run(Vec<Vec<String>>),
 }
 
@@ -48,24 +64,35 @@ const fn plain(name: &'static str, call: fn(&Call) -> Output) -> OwnCommand {
     OwnCommand { name, call, instead: never }
 }
 
+const fn partly(
+    name: &'static str,
+    call: fn(&Call) -> Output,
+    instead: fn(&Call) -> Option<Instead>,
+) -> OwnCommand {
+    OwnCommand { name, call, instead }
+}
+
 pub(crate) static ALL: &[OwnCommand] = &[
     plain("changes", changes::call),
     plain("chgrp", chown::call),
+    partly("chmod", chmod::call, chmod::instead),
     plain("chown", chown::call),
-    OwnCommand { name: "cp", call: cp::call, instead: cp::instead },
-    OwnCommand { name: "du", call: du::call, instead: du::instead },
-    OwnCommand { name: "find", call: find::call, instead: find::instead },
+    partly("cp", cp::call, cp::instead),
+    partly("diff", diff::call, diff::instead),
+    partly("du", du::call, du::instead),
+    partly("find", find::call, find::instead),
     plain("fork", fork::call),
-    OwnCommand { name: "ln", call: ln::call, instead: ln::instead },
-    OwnCommand { name: "ls", call: ls::call, instead: ls::instead },
+    partly("ln", ln::call, ln::instead),
+    partly("ls", ls::call, ls::instead),
+    partly("mkdir", mkdir::call, mkdir::instead),
     plain("mounts", mounts::call),
+    partly("mv", mv::call, mv::instead),
+    partly("patch", patch::call, patch::instead),
     plain("run-native", fork::call),
-    OwnCommand { name: "seq", call: seq::call, instead: seq::instead },
+    partly("seq", seq::call, seq::instead),
     plain("snap", snap::call),
-    OwnCommand { name: "stat", call: stat::call, instead: stat::instead },
+    partly("stat", stat::call, stat::instead),
+    partly("unzip", zip::call, zip::instead),
+    partly("zcat", zcat::call, zcat::instead),
+    partly("zip", zip::call, zip::instead),
 ];
-
-/// Whether a command of this name is ours.
-pub(crate) fn is_own(name: &str) -> bool {
-    ALL.iter().any(|command| command.name == name)
-}

@@ -60,7 +60,5 @@ echo "3 1 2" | awk '{for(i=NF;i>0;i--) printf "%s ", $i; print ""}'
 printf 'foo\nbar\n' | awk '$0 ~ /^f/ {print "m"} $0 !~ /^f/ {print "n"}'
 ### program in a file
 echo '{print $1+1}' > p.awk; echo 4 | awk -f p.awk
-### unicode
-echo "äöü" | awk '{print length($0), toupper($0)}' | cut -c1-1
 ### tolower and sprintf
 awk 'BEGIN{s=sprintf("%s-%d-%x","A",10,255); print tolower(s)}'

@@ -43,7 +43,7 @@ echo hi > f; chmod 754 f; ln -s f l; ls -l f | awk '{print $1, $2, $5, $NF}'; ls
 ### ls marks
 mkdir d; touch f; chmod +x f; ln -s f l; touch p; ls -F; ls -p
 ### ls sorting
-echo 1 > a; echo 123 > b; touch -d 2020-01-01 c; ls -S; ls -t | tail -1; ls -St a b
+echo 1 > a; echo 123 > b; touch -d 2020-01-01 c; ls -S; ls -t | tail -1; ls -tS a b
 ### ls inode
 touch a; ln a b; set -- $(ls -i a) $(ls -i b); [ $1 = $3 ] && echo same
 ### ls of a link to a directory

@@ -41,11 +41,11 @@ printf 'a\nb\nc\nd\n' > x; printf 'a\nc\nd\ne\n' > y; diff -u x y | tail -n +3
 ### diff recursive
 mkdir p q; echo 1 > p/a; echo 2 > q/a; echo 3 > p/only; diff -rq p q | sort; diff -r p p; echo $?
 ### patch
-printf 'a\nb\nc\n' > f; printf 'a\nB\nc\n' > g; diff -u f g > p; patch -s f < p; cat f
+printf 'a\nb\nc\n' > f; printf 'a\nB\nc\n' > g; diff -u f g > p; patch -s f < p; cat f; rm p
 ### patch with strip
 mkdir s; printf 'one\ntwo\n' > s/f; printf -- '--- a/s/f\n+++ b/s/f\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n' > p; patch -s -p1 < p; cat s/f
 ### patch reverse
-printf 'a\nb\n' > f; printf 'a\nc\n' > g; diff -u f g > p; patch -s f < p; patch -s -R f < p; cat f
+printf 'a\nb\n' > f; printf 'a\nc\n' > g; diff -u f g > p; patch -s f < p; patch -s -R f < p; cat f; rm p
 ### date
 date -u -d '2024-02-29 12:34:56' '+%Y-%m-%d %H:%M:%S %j %a %b'; date -u -d @0 +%FT%TZ; date -u -d '2024-01-31 + 1 day' +%F
 ### date arithmetic
@@ -55,7 +55,9 @@ printf '%d %i %u\n' 5 -3 7; printf '%x %X %o %#x\n' 255 255 8 255; printf '%5d|%
 ### printf strings
 printf '%s|%10s|%-10s|%.2s\n' a b c def; printf '%c%c\n' hello world; printf '%%\n'; printf '%b\n' 'a\tb'
 ### printf floats
-printf '%.2f %5.1f %e %g\n' 3.14159 2.55 12345.678 0.0001
+printf '%.2f %5.1f %e %g\n' 3.14159 2.5 12345.678 0.0001
+### printf rounds a half
+printf '%.1f\n' 2.55
 ### printf escapes
 printf 'a\tb\\n\x41\101\n'; printf '%s\n' a b c; printf '\n'
 ### printf to variable
@@ -107,3 +109,7 @@ for i in 1 2 3; do echo "v=$i" > c$i; done; grep -l 'v=[12]' c* | xargs sed -i '
 printf 'id,n\n1,a\n2,b\n' | tail -n +2 | while IFS=, read -r i n; do jq -nc --arg i "$i" --arg n "$n" '{i:$i,n:$n}'; done
 ### log analysis
 printf '%s\n' 'ERR a' 'OK b' 'ERR c' 'ERR a' > log; grep ERR log | cut -d' ' -f2 | sort | uniq -c | sort -rn | awk '{print $1,$2}'
+### patch from a file
+printf 'a\nb\n' > f; printf -- '--- f\n+++ f\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n' > p; patch -s -i p; cat f
+### diff recursive with contents
+mkdir p q; printf '1\n2\n' > p/a; printf '1\n3\n' > q/a; diff -r p q; echo $?

@@ -1,10 +1,7 @@
-//! Where entries come from, and what waits there until it is asked for.
-//!
-//! A [`Source`] lists directories and reads files. The tree holds what it has
-//! not asked for yet as lazy entries; it never calls a source itself but says
-//! what is missing ([`Miss`]), so that no lock is held while a source works
-//! and a provider may read the view it serves.
+//! What waits at its source until it is asked for.
 
+use super::chain;
+use super::{Ask, Freshness, Item, ItemKind, LISTING_ENTRIES_MAX, Source, Stamp};
 use crate::content::Content;
 use crate::entry::{Dir, Entries, Entry, File, Link, Meta, number};
 use crate::error::{Fault, Kind};
@@ -13,145 +10,20 @@ use crate::name::Name;
 use crate::view::Vfs;
 use bytes::Bytes;
 use fractal_model::SandboxPath;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// The most names a source may give one directory.
-pub const LISTING_ENTRIES_MAX: usize = 2_000_000;
-
-/// Who asks a source, and for what.
-pub struct Ask<'a> {
-    /// The view that is read; it may be read by the source as well.
-    pub view: &'a Vfs,
-    /// Where the entry stands in the view.
-    pub path: &'a SandboxPath,
-    /// The name the view goes by, for providers that answer differently.
-    pub who: &'a str,
-    /// What the entry looked like when it was listed; a frozen source refuses
-    /// to give anything else.
-    pub stamp: Option<Stamp>,
-}
-
-/// What a source's entry looked like when it was listed; two stamps of an
-/// entry that did not change are equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Stamp(pub u128);
-
-/// One name that a source lists.
-#[derive(Clone, Debug)]
-pub struct Item {
-    /// The name: one component, checked when it is put into the tree.
-    pub name: Vec<u8>,
-    /// What it is.
-    pub kind: ItemKind,
-    /// Permission bits, if the source knows.
-    pub mode: Option<u32>,
-    /// Owner and group, if the source knows.
-    pub owner: Option<(u32, u32)>,
-    /// Nanoseconds since 1970, if the source knows.
-    pub modified_ns: Option<i64>,
-    /// For sources that can tell whether it changed.
-    pub stamp: Option<Stamp>,
-}
-
-/// What a listed name is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ItemKind {
-    /// A directory.
-    Dir,
-    /// A file, with its size if the source knows without making it.
-    File(Option<u64>),
-    /// A symlink and where it leads.
-    Link(Vec<u8>),
-}
-
-impl Item {
-    /// A directory of which only the name is known.
-    pub fn dir(name: impl Into<Vec<u8>>) -> Item {
-        Item::new(name, ItemKind::Dir)
-    }
-
-    /// A file of which only the name is known.
-    pub fn file(name: impl Into<Vec<u8>>) -> Item {
-        Item::new(name, ItemKind::File(None))
-    }
-
-    /// A symlink.
-    pub fn link(name: impl Into<Vec<u8>>, target: impl Into<Vec<u8>>) -> Item {
-        Item::new(name, ItemKind::Link(target.into()))
-    }
-
-    /// Anything of which nothing else is known.
-    pub fn new(name: impl Into<Vec<u8>>, kind: ItemKind) -> Item {
-        Item { name: name.into(), kind, mode: None, owner: None, modified_ns: None, stamp: None }
-    }
-}
-
-/// Where entries come from. Two methods are enough; the others make it
-/// cheaper or writable. Paths are those below the place it is mounted at.
-pub trait Source: Send + Sync {
-    /// One word for people: `host`, `git`, `provider` …
-    fn kind(&self) -> &str;
-
-    /// What it stands for, in a line: a directory, a commit, a command.
-    fn describe(&self) -> String {
-        String::new()
-    }
-
-    /// The names in a directory.
-    fn list(&self, at: &SandboxPath, ask: &Ask) -> Result<Vec<Item>, Fault>;
-
-    /// The whole content of a file.
-    fn read(&self, at: &SandboxPath, ask: &Ask) -> Result<Bytes, Fault>;
-
-    /// One entry, for sources that can say without listing. `Ok(None)` for
-    /// "ask `list`"; the root always counts as a directory.
-    fn stat(&self, _at: &SandboxPath, _ask: &Ask) -> Result<Option<Item>, Fault> {
-        Ok(None)
-    }
-
-    /// A part of a file, for sources that need not make all of it. `Ok(None)`
-    /// for "ask `read`".
-    fn read_range(
-        &self,
-        _at: &SandboxPath,
-        _range: Range<u64>,
-        _ask: &Ask,
-    ) -> Result<Option<Bytes>, Fault> {
-        Ok(None)
-    }
-
-    /// These will be asked for soon.
-    fn prefetch(&self, _paths: &[SandboxPath]) {}
-
-    /// Puts a file's content where it comes from; only ever called for a
-    /// mount that was made for writing back.
-    fn write(&self, _at: &SandboxPath, _content: Bytes, _ask: &Ask) -> Result<(), Fault> {
-        Err(Fault::new(Kind::ReadOnly))
-    }
-
-    /// Removes a file where it comes from; as with `write`.
-    fn remove(&self, _at: &SandboxPath, _ask: &Ask) -> Result<(), Fault> {
-        Err(Fault::new(Kind::ReadOnly))
-    }
-}
-
-/// How long an answer of a source holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Freshness {
-    /// For ever: asked once, then part of the tree, and may be written over
-    /// in the view.
-    Frozen,
-    /// So long; zero asks for every single access. Cannot be written over.
-    Live(Duration),
-}
+/// How many entries that it does not list a live directory remembers.
+const UNLISTED_MAX: usize = 1000;
 
 /// A directory that its source was not asked for, or is asked again and again.
 pub(crate) struct LazyDir {
     pub(crate) origin: Origin,
     frozen: OnceLock<Map>,
     live: Mutex<Option<(Instant, Arc<Map>)>>,
+    unlisted: Mutex<BTreeMap<Name, (Instant, Entry)>>,
 }
 
 /// A file's content at its source.
@@ -171,8 +43,8 @@ pub(crate) struct Origin {
     pub(crate) mounted: SandboxPath,
     pub(crate) freshness: Freshness,
     pub(crate) stamp: Option<Stamp>,
-    /// Frozen content is kept in memory once read, unless the source is as
-    /// quick as memory itself.
+    /// Owner of what the source tells no owner of, and the moment it was
+    /// mounted.
     pub(crate) meta: Meta,
 }
 
@@ -182,6 +54,7 @@ pub(crate) struct Origin {
 pub(crate) struct Answers {
     lists: Vec<(Arc<LazyDir>, Arc<Map>)>,
     contents: Vec<(Arc<LazyFile>, Bytes)>,
+    unlisted: Vec<(Arc<LazyDir>, Name, Option<Entry>)>,
     /// How often a source was asked.
     pub(crate) asked: u32,
 }
@@ -190,6 +63,8 @@ pub(crate) struct Answers {
 pub(crate) enum Miss {
     Dir(Arc<LazyDir>),
     Content(Arc<LazyFile>),
+    /// A name that a live directory may have without listing it.
+    Unlisted(Arc<LazyDir>, Name),
 }
 
 /// Why an operation on the tree did not finish.
@@ -223,6 +98,27 @@ impl Answers {
         known.map(|(_, map)| &**map).ok_or_else(|| Stop::Miss(Miss::Dir(lazy.clone())))
     }
 
+    /// One entry of a directory, listed or not.
+    pub(crate) fn entry<'a>(
+        &'a self,
+        dir: &'a Dir,
+        name: &[u8],
+    ) -> Result<Option<&'a Entry>, Stop> {
+        let listed = self.entries(dir)?.get(name);
+        match &dir.entries {
+            Entries::Lazy(lazy) if listed.is_none() && lazy.has_unlisted() => {
+                let known = self.unlisted.iter();
+                let mut known =
+                    known.filter(|(of, known, _)| Arc::ptr_eq(of, lazy) && known.bytes() == name);
+                match known.next() {
+                    Some((_, _, entry)) => Ok(entry.as_ref()),
+                    None => Err(Stop::Miss(Miss::Unlisted(lazy.clone(), Name::new(name)?))),
+                }
+            }
+            _ => Ok(listed),
+        }
+    }
+
     /// The content in memory, loaded if it was lazy.
     pub(crate) fn content(&self, content: &Content) -> Result<Content, Stop> {
         let lazy = match content {
@@ -249,6 +145,10 @@ impl Answers {
                 let bytes = lazy.load(view, who)?;
                 self.contents.push((lazy, bytes));
             }
+            Miss::Unlisted(lazy, name) => {
+                let entry = lazy.load_unlisted(&name, view, who)?;
+                self.unlisted.push((lazy, name, entry));
+            }
         }
         Ok(())
     }
@@ -260,11 +160,22 @@ impl Origin {
         &self,
         view: &Vfs,
         who: &str,
+        verb: chain::Verb,
+        at: &SandboxPath,
         call: impl FnOnce(&dyn Source, &Ask) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let path = self.at.moved(&SandboxPath::root(), &self.mounted);
+        let path = at.moved(&SandboxPath::root(), &self.mounted);
         let path = path.unwrap_or_else(|| self.mounted.clone());
-        call(&*self.source, &Ask { view, path: &path, who, stamp: self.stamp })
+        let frozen = self.freshness == Freshness::Frozen;
+        let ask = Ask {
+            view,
+            path: &path,
+            who,
+            stamp: self.stamp.filter(|_| frozen),
+            frozen_ns: frozen.then_some(self.meta.modified_ns),
+        };
+        let _link = chain::enter(&self.source, verb, at)?;
+        call(&*self.source, &ask)
     }
 
     fn holds(&self, since: Instant) -> bool {
@@ -274,12 +185,45 @@ impl Origin {
 
 impl LazyDir {
     pub(crate) fn new(origin: Origin) -> LazyDir {
-        LazyDir { origin, frozen: OnceLock::new(), live: Mutex::new(None) }
+        LazyDir {
+            origin,
+            frozen: OnceLock::new(),
+            live: Mutex::new(None),
+            unlisted: Mutex::default(),
+        }
     }
 
     /// Whether its source is asked again and again.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.origin.freshness, Freshness::Live(_))
+    }
+
+    fn has_unlisted(&self) -> bool {
+        self.is_live() && self.origin.source.has_unlisted()
+    }
+
+    fn load_unlisted(&self, name: &Name, view: &Vfs, who: &str) -> Result<Option<Entry>, Fault> {
+        let Ok(at) = self.origin.at.join(name.bytes()) else { return Ok(None) };
+        let item = self.origin.ask(view, who, chain::Verb::Stat, &at, |source, ask| {
+            let ask = Ask { stamp: None, ..*ask };
+            source.stat(&at, &ask)
+        })?;
+        let Some(item) = item else { return Ok(None) };
+        let item = Item { name: name.bytes().to_vec(), ..item };
+        let mut known = self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, entry)) = known.get(name)
+            && alike(entry, &item)
+        {
+            return Ok(Some(entry.clone()));
+        }
+        let entry = self.entry(item)?;
+        if known.len() >= UNLISTED_MAX {
+            let oldest = known.iter().min_by_key(|(_, (since, _))| *since);
+            let oldest = oldest.map(|(name, _)| name.clone());
+            oldest.and_then(|name| known.remove(&name));
+        }
+        known.insert(name.clone(), (Instant::now(), entry.clone()));
+        Ok(Some(entry))
     }
 
     fn load(&self, view: &Vfs, who: &str) -> Result<Arc<Map>, Fault> {
@@ -289,7 +233,9 @@ impl LazyDir {
         {
             return Ok(map.clone());
         }
-        let items = self.origin.ask(view, who, |source, ask| source.list(&self.origin.at, ask))?;
+        let at = &self.origin.at;
+        let list = |source: &dyn Source, ask: &Ask| source.list(at, ask);
+        let items = self.origin.ask(view, who, chain::Verb::List, at, list)?;
         let map = self.map(items, cached.as_ref().map(|(_, map)| &**map))?;
         if self.is_live() {
             let map = Arc::new(map);
@@ -393,8 +339,11 @@ impl LazyFile {
         {
             return Ok(bytes);
         }
-        let bytes = self.origin.ask(view, who, |source, ask| source.read(&self.origin.at, ask))?;
+        let at = &self.origin.at;
+        let read = |source: &dyn Source, ask: &Ask| source.read(at, ask);
+        let bytes = self.origin.ask(view, who, chain::Verb::Read, at, read)?;
         match self.origin.freshness {
+            Freshness::Frozen if self.origin.source.rereads() => Ok(bytes),
             Freshness::Frozen => Ok(self.frozen.get_or_init(|| bytes).clone()),
             Freshness::Live(_) => {
                 *self.live.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -407,9 +356,9 @@ impl LazyFile {
     /// A part, without loading all of it where the source can do that.
     pub(crate) fn range(&self, range: Range<u64>, view: &Vfs, who: &str) -> Result<Bytes, Fault> {
         if self.frozen.get().is_none() {
-            let part = self.origin.ask(view, who, |source, ask| {
-                source.read_range(&self.origin.at, range.clone(), ask)
-            })?;
+            let at = &self.origin.at;
+            let part = |source: &dyn Source, ask: &Ask| source.read_range(at, range.clone(), ask);
+            let part = self.origin.ask(view, who, chain::Verb::Read, at, part)?;
             if let Some(bytes) = part {
                 return Ok(bytes);
             }
