@@ -7,12 +7,11 @@
 use crate::entry::{Dir, Entries, Entry};
 use crate::error::FsError;
 use crate::map::Map;
-use crate::read::{Stat, stat};
+use crate::read::{Stat, known};
 use crate::rules::Access;
 use crate::view::Vfs;
 use crate::walk::{Last, Reached, reached};
 use crate::{Listed, Name};
-use fractal_model::EntryKind;
 
 /// Names whose hashes begin with the same so many bits are counted through.
 const HASH_BITS: u32 = 44;
@@ -54,15 +53,10 @@ impl Vfs {
                     continue;
                 }
                 let reached = reached(&state.top, entry);
-                let (kind, inode, known) = match reached {
-                    Reached::Dir(dir) => (EntryKind::Directory, dir.inode, true),
-                    Reached::Link(link) => (EntryKind::Symlink, link.inode, true),
-                    Reached::File(file) => {
-                        (EntryKind::File, file.inode, file.content.len().is_some())
-                    }
-                };
-                let stat = known.then(|| stat(reached, answers)).transpose()?;
-                out.push(Paged { next, listed: Listed { name: name.clone(), kind, inode }, stat });
+                let stat = known(reached);
+                let sized = !matches!(reached, Reached::File(file) if file.content.len().is_none());
+                let listed = Listed { name: name.clone(), kind: stat.kind, inode: stat.inode };
+                out.push(Paged { next, listed, stat: sized.then_some(stat) });
             }
             Ok(out)
         })

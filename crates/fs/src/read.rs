@@ -64,6 +64,15 @@ impl Vfs {
         self.look(path.as_ref(), Last::Keep)
     }
 
+    /// The same without asking a source how large a file is: it is 0 then.
+    pub fn lstat_known(&self, path: impl AsRef<[u8]>) -> Result<Stat, FsError> {
+        let path = path.as_ref();
+        self.reading(path, |state, answers| {
+            let found = state.find(path, Last::Keep, answers)?;
+            Ok(known(found.reached()?))
+        })
+    }
+
     fn look(&self, path: &[u8], last: Last) -> Result<Stat, FsError> {
         self.reading(path, |state, answers| {
             let found = state.find(path, last, answers)?;
@@ -244,7 +253,7 @@ enum Part {
 }
 
 /// Asks the source for a file whose size is not known otherwise.
-pub(crate) fn stat(reached: Reached, answers: &Answers) -> Result<Stat, Stop> {
+fn stat(reached: Reached, answers: &Answers) -> Result<Stat, Stop> {
     match reached {
         Reached::File(file) if file.content.len().is_none() => {
             let size = answers.content(&file.content)?.len().unwrap_or(0);
@@ -255,7 +264,7 @@ pub(crate) fn stat(reached: Reached, answers: &Answers) -> Result<Stat, Stop> {
 }
 
 /// What the tree knows by itself.
-fn known(reached: Reached) -> Stat {
+pub(crate) fn known(reached: Reached) -> Stat {
     match reached {
         // One name, as filesystems say that do not count: a 2 would tell
         // `find` that there are no directories below.

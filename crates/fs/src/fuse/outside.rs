@@ -6,7 +6,8 @@
 //! and has it forget the rest. It works on what the kernel knows, not on the
 //! whole view, and once for many changes in a row.
 
-use super::table::{Known, Table, Told};
+use super::server::live;
+use super::table::{Known, Place, Table, Told};
 use crate::Vfs;
 use crate::error::Kind;
 use fuser::{INodeNo, Notifier};
@@ -16,8 +17,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long further changes are waited for.
+/// How long further changes are waited for, at least.
 const GATHER: Duration = Duration::from_millis(1);
+
+/// How much longer than a look took nobody looks again: with much to look at,
+/// changes that never end must not take a processor for themselves.
+const REST: u32 = 4;
 
 /// How long an answer that was begun before a change is waited for. One that
 /// takes longer waits for a source, and is not remembered by the kernel.
@@ -40,6 +45,8 @@ struct Bell {
     /// How many changes there were, and how many the kernel knows of.
     rang: u64,
     told: u64,
+    /// How many wait for it.
+    waiting: u32,
     ended: bool,
 }
 
@@ -88,9 +95,12 @@ impl Outside {
     pub(crate) fn sync(&self) {
         let mut bell = self.bell();
         let wanted = bell.rang;
+        bell.waiting += 1;
+        self.rang.notify_one();
         while bell.told < wanted && !bell.ended {
             bell = self.done.wait(bell).unwrap_or_else(PoisonError::into_inner);
         }
+        bell.waiting -= 1;
     }
 
     /// Begins an answer that the kernel may remember.
@@ -119,24 +129,28 @@ impl Outside {
 
     /// The thread's work, until the end.
     pub(crate) fn serve(&self, view: &Vfs, table: &Table, kernel: &Notifier) {
-        loop {
-            let mut bell = self.bell();
-            while bell.rang == bell.told && !bell.ended {
-                bell = self.rang.wait(bell).unwrap_or_else(PoisonError::into_inner);
-            }
-            if bell.ended {
-                return;
-            }
-            drop(bell);
-            std::thread::sleep(GATHER);
-            let rang = self.bell().rang;
+        let mut rest = GATHER;
+        while let Some(rang) = self.wait(rest) {
+            let since = Instant::now();
             self.let_answers_end();
             for known in table.known() {
                 check(&known, view, table, kernel);
             }
             self.bell().told = rang;
             self.done.notify_all();
+            rest = GATHER.max(since.elapsed() * REST);
         }
+    }
+
+    /// Waits for a change and then for more, unless somebody is waiting. How
+    /// many there were; nothing at the end.
+    fn wait(&self, rest: Duration) -> Option<u64> {
+        let idle = |bell: &mut Bell| bell.rang == bell.told && !bell.ended;
+        let bell = self.rang.wait_while(self.bell(), idle).unwrap_or_else(PoisonError::into_inner);
+        let nobody = |bell: &mut Bell| bell.waiting == 0 && !bell.ended;
+        let rested = self.rang.wait_timeout_while(bell, rest, nobody);
+        let (bell, _) = rested.unwrap_or_else(PoisonError::into_inner);
+        (!bell.ended).then_some(bell.rang)
     }
 }
 
@@ -144,9 +158,11 @@ impl Outside {
 /// that it has forgotten already, or that the mount is gone.
 fn check(known: &Known, view: &Vfs, table: &Table, kernel: &Notifier) {
     let mut changed = known.inode == super::table::ROOT;
-    for (place, path) in &known.names {
+    // What a live source said is not remembered for long anyway.
+    let ours = |(_, path): &&(Place, Vec<u8>)| live(view, path).is_none();
+    for (place, path) in known.names.iter().filter(ours) {
         let forget = || kernel.inval_entry(INodeNo(place.0), OsStr::from_bytes(place.1.bytes()));
-        match view.lstat(path) {
+        match view.lstat_known(path) {
             Ok(stat) if stat.inode == known.inode => changed |= Told::of(&stat) != known.told,
             // A source that cannot say now will be asked again.
             Err(error) if matches!(error.kind, Kind::Source | Kind::Timeout) => {
@@ -162,8 +178,8 @@ fn check(known: &Known, view: &Vfs, table: &Table, kernel: &Notifier) {
     if changed {
         kernel.inval_inode(INodeNo(known.inode), 0, -1).unwrap_or_default();
     }
-    for (place, path) in &known.missing {
-        if view.lstat(path).is_ok() {
+    for (place, path) in known.missing.iter().filter(ours) {
+        if view.lstat_known(path).is_ok() {
             table.present(place);
             let name = OsStr::from_bytes(place.1.bytes());
             kernel.inval_entry(INodeNo(place.0), name).unwrap_or_default();

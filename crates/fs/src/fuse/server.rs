@@ -58,15 +58,7 @@ impl Server {
 
     /// How long the live source at a path holds its answers, if there is one.
     pub(crate) fn live(&self, path: &[u8]) -> Option<Duration> {
-        let holds = |mount: crate::Mount| match mount.freshness {
-            Freshness::Live(age) => {
-                let at = mount.path.relative();
-                let below = path.get(1..)?.strip_prefix(at)?;
-                (below.is_empty() || below[0] == b'/').then_some(age)
-            }
-            Freshness::Frozen => None,
-        };
-        self.view.mounts().into_iter().filter_map(holds).min()
+        live(&self.view, path)
     }
 
     /// Does something with an inode, wherever it is.
@@ -263,7 +255,20 @@ impl Server {
     }
 }
 
-pub(crate) fn is_live(freshness: Freshness) -> bool {
+/// How long the live source at a path of a view holds its answers.
+pub(crate) fn live(view: &Vfs, path: &[u8]) -> Option<Duration> {
+    let holds = |mount: crate::Mount| match mount.freshness {
+        Freshness::Live(age) => {
+            let at = mount.path.relative();
+            let below = path.get(1..)?.strip_prefix(at)?;
+            (below.is_empty() || below[0] == b'/').then_some(age)
+        }
+        Freshness::Frozen => None,
+    };
+    view.mounts().into_iter().filter_map(holds).min()
+}
+
+fn is_live(freshness: Freshness) -> bool {
     matches!(freshness, Freshness::Live(_))
 }
 

@@ -60,6 +60,13 @@ impl Drop for Guard<'_> {
     }
 }
 
+/// As somebody else would do it.
+fn unmount(dir: &Path) {
+    let root = rustix::process::geteuid().is_root();
+    let (program, args) = if root { ("umount", &[][..]) } else { ("fusermount3", &["-u"][..]) };
+    assert!(Command::new(program).args(args).arg(dir).status().unwrap().success());
+}
+
 fn ends(child: &mut Child, what: &str) {
     let since = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -145,7 +152,7 @@ fn only_its_own_mount_is_ended() {
     let over = mount(&Vfs::default(), upper.path(), Options::default()).unwrap();
     upper.view.write("/below", "x").unwrap();
     assert!(!upper.at("below").exists());
-    assert!(Command::new("umount").arg(upper.path()).status().unwrap().success());
+    unmount(upper.path());
     drop(over);
     assert!(upper.at("below").exists());
     lower.unmount().unwrap();
@@ -156,7 +163,6 @@ fn only_its_own_mount_is_ended() {
 fn someone_elses_unmount_ends_the_wait() {
     let Some(mut view) = empty() else { return };
     let mounted = view.mounted.take().unwrap();
-    let status = Command::new("umount").arg(view.path()).status().unwrap();
-    assert!(status.success());
+    unmount(view.path());
     mounted.wait().unwrap();
 }

@@ -112,9 +112,10 @@ impl Source for Counter {
 #[test]
 fn a_live_source_is_asked_at_every_opening() {
     let vfs = Vfs::default();
+    let source = Arc::new(Counter(AtomicU64::new(0)));
     let mount = Mount {
         path: SandboxPath::parse(b"/live").unwrap(),
-        source: Arc::new(Counter(AtomicU64::new(0))),
+        source: source.clone(),
         access: Access::ReadOnly,
         freshness: Freshness::Live(Duration::ZERO),
     };
@@ -124,6 +125,11 @@ fn a_live_source_is_asked_at_every_opening() {
     let (one, two) = (read(), read());
     assert!(one < two && two.len() == 5, "{one} {two}");
     assert!(fs::write(view.at("live/now"), "x").is_err());
+    // Not for what others do elsewhere.
+    let asked = source.0.load(Ordering::SeqCst);
+    vfs.write("/elsewhere", "x").unwrap();
+    sync(&view);
+    assert_eq!(source.0.load(Ordering::SeqCst), asked);
     fs::write(view.at("f"), "beside it").unwrap();
     assert_eq!(fs::read(view.at("f")).unwrap(), b"beside it");
 }
@@ -141,6 +147,9 @@ fn a_frozen_source_can_be_written_over_and_listed_without_being_made() {
     vfs.mount(mount).unwrap();
     let Some(view) = show(&vfs) else { return };
     assert_eq!(names(&view, "frozen"), ["now"]);
+    // Nor is it made to see whether it changed.
+    vfs.write("/elsewhere", "x").unwrap();
+    sync(&view);
     assert_eq!(source.0.load(Ordering::SeqCst), 0);
     assert_eq!(fs::metadata(view.at("frozen/now")).unwrap().len(), 5);
     assert_eq!(fs::read(view.at("frozen/now")).unwrap(), b"00000");
