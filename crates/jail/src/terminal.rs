@@ -70,6 +70,11 @@ impl Signals {
 
     /// Lets signals do again what they usually do.
     pub fn give_back(self) {
+        Signals::unblock();
+    }
+
+    /// Stops holding signals back in this thread.
+    pub fn unblock() {
         process::unblock_signals(&Signals::TAKEN);
     }
 

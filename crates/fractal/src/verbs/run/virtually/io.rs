@@ -119,36 +119,66 @@ impl Streams {
 }
 
 /// Ctrl-C and its like stop the script, not this process with all that it
-/// has in memory.
+/// has in memory. Between two lines of a session everything is kept already,
+/// so that what ends processes may end this one.
 pub(super) struct Interrupts {
-    over: Arc<AtomicBool>,
+    signals: Option<Arc<Signals>>,
+    state: Arc<State>,
     watcher: Option<JoinHandle<()>>,
 }
 
+#[derive(Default)]
+struct State {
+    over: AtomicBool,
+    idle: AtomicBool,
+}
+
+const SIGINT: i32 = 2;
+
 impl Interrupts {
     pub(super) fn watch(shell: &Shell, wanted: bool) -> Interrupts {
-        let over = Arc::new(AtomicBool::new(false));
-        let signals = if wanted { Signals::take() } else { None };
-        let watcher = signals.map(|signals| {
-            let (over, canceller) = (over.clone(), shell.canceller());
+        let signals = if wanted { Signals::take().map(Arc::new) } else { None };
+        let state = Arc::new(State::default());
+        let watcher = signals.clone().map(|signals| {
+            let (state, canceller) = (state.clone(), shell.canceller());
             std::thread::spawn(move || {
-                while !over.load(Ordering::Relaxed) {
-                    if signals.ending().is_some() {
-                        canceller.cancel();
+                while !state.over.load(Ordering::Relaxed) {
+                    match signals.ending() {
+                        Some(signal) if signal != SIGINT && state.idle.load(Ordering::Relaxed) => {
+                            end_by(signal);
+                        }
+                        Some(_) => canceller.cancel(),
+                        None => std::thread::sleep(Duration::from_millis(20)),
                     }
-                    std::thread::sleep(Duration::from_millis(20));
                 }
             })
         });
-        Interrupts { over, watcher }
+        Interrupts { signals, state, watcher }
+    }
+
+    /// Whether no script runs.
+    pub(super) fn set_idle(&self, idle: bool) {
+        self.state.idle.store(idle, Ordering::Relaxed);
+    }
+}
+
+/// Lets a signal do what it usually does: in this thread it is not held back
+/// any more.
+fn end_by(signal: i32) {
+    Signals::unblock();
+    if let Some(signal) = rustix::process::Signal::from_named_raw(signal) {
+        let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
     }
 }
 
 impl Drop for Interrupts {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.state.over.store(true, Ordering::Relaxed);
         if let Some(watcher) = self.watcher.take() {
             let _ = watcher.join();
+        }
+        if self.signals.take().is_some() {
+            Signals::unblock();
         }
     }
 }

@@ -53,7 +53,11 @@ pub(super) fn execute(
             work.keep()?;
         }
         Some(mut lines) => {
-            while let Some(line) = lines(&shell.cwd()) {
+            loop {
+                interrupts.set_idle(true);
+                let line = lines(&shell.cwd());
+                interrupts.set_idle(false);
+                let Some(line) = line else { break };
                 let outcome = shell.run(&line, b"");
                 streams.pass_on(outcome, &mut report);
                 // A session may last for hours, and be killed.
