@@ -174,7 +174,9 @@ fn step(worlds: &Worlds, dice: &mut Dice) {
             }
         }
         13 => {
-            let mode = 0o600 + dice.below(64) as u32;
+            // Who owns it may do everything: what others may is not looked at
+            // in a view, and would stop us here unless we are root.
+            let mode = 0o700 + dice.below(64) as u32;
             // Through a link the real one changes what it leads to.
             if !fs::symlink_metadata(&real).is_ok_and(|meta| meta.is_symlink()) {
                 let done = fs::set_permissions(&real, fs::Permissions::from_mode(mode));
