@@ -7,12 +7,10 @@
 
 use crate::view::path_of;
 use bytes::Bytes;
-use fractal_fs::{Ask, Fault, Item, ItemKind, Kind, READ_BYTES_MAX, Source, Stamp};
+use fractal_fs::{Ask, Fault, Item, ItemKind, Kind, READ_BYTES_MAX, Source, Stamp, read_range};
 use fractal_jail::layer::{DirEntry, LayerError, View};
 use fractal_model::{EntryKind, SandboxPath};
-use std::io::Read;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// What a sandbox shows, for a view in memory.
@@ -46,8 +44,11 @@ impl Project {
         self.project.components().nth(at.components().count()).map(<[u8]>::to_vec)
     }
 
-    fn open(&self, at: &SandboxPath) -> Result<std::fs::File, Fault> {
-        self.view(at).open_file(at).map_err(fault)
+    fn part(&self, at: &SandboxPath, range: Range<u64>) -> Result<Bytes, Fault> {
+        let file = self.view(at).open_file(at).map_err(fault)?;
+        let meta = file.metadata();
+        let size = meta.map_err(|error| Fault::because(Kind::Source, error.to_string()))?.len();
+        read_range(&file, range, size)
     }
 }
 
@@ -79,13 +80,11 @@ impl Source for Project {
     }
 
     fn read(&self, at: &SandboxPath, _: &Ask) -> Result<Bytes, Fault> {
-        let mut bytes = Vec::new();
-        let mut file = self.open(at)?.take(READ_BYTES_MAX + 1);
-        file.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
-        if bytes.len() as u64 > READ_BYTES_MAX {
-            return Err(Fault::new(Kind::TooLarge));
+        let bytes = self.part(at, 0..READ_BYTES_MAX + 1)?;
+        match bytes.len() as u64 > READ_BYTES_MAX {
+            true => Err(Fault::new(Kind::TooLarge)),
+            false => Ok(bytes),
         }
-        Ok(bytes.into())
     }
 
     fn read_range(
@@ -94,21 +93,8 @@ impl Source for Project {
         range: Range<u64>,
         _: &Ask,
     ) -> Result<Option<Bytes>, Fault> {
-        let file = self.open(at)?;
-        let len = file.metadata().map_err(|error| failed(&error))?.len();
-        let (from, to) =
-            (range.start.min(len), range.end.min(len).min(range.start + READ_BYTES_MAX));
-        let mut bytes = vec![0; to.saturating_sub(from) as usize];
-        let mut done = 0;
-        while done < bytes.len() {
-            match file.read_at(&mut bytes[done..], from + done as u64) {
-                Ok(0) => break,
-                Ok(read) => done += read,
-                Err(error) => return Err(failed(&error)),
-            }
-        }
-        bytes.truncate(done);
-        Ok(Some(bytes.into()))
+        let end = range.end.min(range.start.saturating_add(READ_BYTES_MAX));
+        self.part(at, range.start..end).map(Some)
     }
 }
 
@@ -137,8 +123,4 @@ fn fault(error: LayerError) -> Fault {
         _ => Kind::Source,
     };
     Fault::because(kind, error.to_string())
-}
-
-fn failed(error: &std::io::Error) -> Fault {
-    Fault::because(Kind::Source, error.to_string())
 }

@@ -21,6 +21,7 @@
 //! in Linux, and are resolved inside the tree: there is no path, link or name
 //! that leads to the host.
 
+mod about;
 mod back;
 mod change;
 mod content;
@@ -43,6 +44,7 @@ mod walk;
 mod watch;
 mod write;
 
+pub use about::NewMeta;
 pub use content::{FILE_BYTES_MAX, READ_BYTES_MAX};
 pub use entry::{Meta, Weight};
 pub use error::{Fault, FsError, Kind};
@@ -62,12 +64,11 @@ pub use source::{
 #[cfg(feature = "archive")]
 pub use source::{Archive, ArchiveBounds};
 #[cfg(unix)]
-pub use source::{Command, Host, Volume, WriteBack};
+pub use source::{Command, Host, Volume, WriteBack, read_range};
 pub use transfer::{LoadBounds, load, save};
 pub use tree::{DEPTH_MAX, Gone, Tree};
 pub use view::{Limits, Mount, Vfs};
 pub use walk::PATH_BYTES_MAX;
-pub use write::NewMeta;
 
 /// The examples of the guide.
 #[cfg(all(doctest, unix))]

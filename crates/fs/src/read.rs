@@ -216,35 +216,6 @@ impl Vfs {
             Ok([b"/", &found.place()[..]].concat())
         })
     }
-
-    /// One extended attribute.
-    pub fn xattr(&self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<Vec<u8>, FsError> {
-        let path = path.as_ref();
-        self.reading(path, |state, answers| {
-            let found = state.find(path, Last::Keep, answers)?;
-            let xattrs = match found.reached()? {
-                Reached::Dir(dir) => &dir.xattrs,
-                Reached::File(file) => &file.xattrs,
-                Reached::Link(_) => &None,
-            };
-            let value = xattrs.as_ref().and_then(|all| all.get(name));
-            Ok(value.ok_or(Kind::NoAttribute)?.to_vec())
-        })
-    }
-
-    /// The names of all extended attributes.
-    pub fn xattrs(&self, path: impl AsRef<[u8]>) -> Result<Vec<Vec<u8>>, FsError> {
-        let path = path.as_ref();
-        self.reading(path, |state, answers| {
-            let found = state.find(path, Last::Keep, answers)?;
-            let xattrs = match found.reached()? {
-                Reached::Dir(dir) => &dir.xattrs,
-                Reached::File(file) => &file.xattrs,
-                Reached::Link(_) => &None,
-            };
-            Ok(xattrs.iter().flat_map(|all| all.keys()).map(|name| name.to_vec()).collect())
-        })
-    }
 }
 
 enum Part {

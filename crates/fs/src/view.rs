@@ -114,16 +114,13 @@ impl Vfs {
     /// over in memory.
     pub fn over(source: Arc<dyn Source>, limits: Limits) -> Vfs {
         let vfs = Vfs::new(limits);
-        {
-            let mut state = vfs.state_mut();
-            let meta = state.top.root.meta;
-            let (at, mounted) = (SandboxPath::root(), SandboxPath::root());
-            let (freshness, stamp) = (Freshness::Frozen, None);
-            let origin = Origin { source, at, mounted, freshness, stamp, meta };
-            let entries = Entries::Lazy(Arc::new(LazyDir::new(origin)));
-            state.top.root = Arc::new(Dir::new(meta, entries));
-            state.base = state.top.clone();
-        }
+        let path = SandboxPath::root();
+        let (access, freshness) = (Access::Writable, Freshness::Frozen);
+        let mut state = vfs.state_mut();
+        let mount = Mount { path, source, access, freshness };
+        state.top.root = lazy(&mount, state.setup.owner, now_ns());
+        state.base = state.top.clone();
+        drop(state);
         vfs
     }
 
@@ -268,7 +265,7 @@ impl Vfs {
                 return Err(Fault::because(Kind::Busy, "something is mounted there").into());
             }
             drop(found);
-            let dir = lazy(&mount, state.setup.owner, now);
+            let dir = Entry::Dir(lazy(&mount, state.setup.owner, now));
             let before = state.replace(place, Some(dir.clone()), answers, now)?;
             let setup = Arc::make_mut(&mut state.setup);
             let rule = setup.rules.at(&mount.path);
@@ -284,7 +281,7 @@ impl Vfs {
         let now = now_ns();
         self.writing(&shown(at), |state, answers| {
             let mount = state.mounted(at)?.0.clone();
-            let dir = lazy(&mount, state.setup.owner, now);
+            let dir = Entry::Dir(lazy(&mount, state.setup.owner, now));
             state.replace(at.relative(), Some(dir.clone()), answers, now)?;
             let mounts = &mut Arc::make_mut(&mut state.setup).mounts;
             let mounted = mounts.iter_mut().rfind(|mounted| mounted.info.path == *at);
@@ -389,7 +386,7 @@ impl Mounted {
 }
 
 /// What stands in the tree for a source that was not asked yet.
-fn lazy(mount: &Mount, owner: (u32, u32), now: i64) -> Entry {
+fn lazy(mount: &Mount, owner: (u32, u32), now: i64) -> Arc<Dir> {
     let meta = Meta { mode: 0o755, uid: owner.0, gid: owner.1, modified_ns: now, changed_ns: now };
     let origin = Origin {
         source: mount.source.clone(),
@@ -400,7 +397,7 @@ fn lazy(mount: &Mount, owner: (u32, u32), now: i64) -> Entry {
         meta,
     };
     let entries = Entries::Lazy(Arc::new(LazyDir::new(origin)));
-    Entry::Dir(Arc::new(Dir::new(meta, entries)))
+    Arc::new(Dir::new(meta, entries))
 }
 
 impl State {

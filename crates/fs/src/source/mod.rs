@@ -27,7 +27,7 @@ pub use find::{Find, FindBounds};
 #[cfg(feature = "git")]
 pub use git::Git;
 #[cfg(unix)]
-pub use host::{Host, WriteBack};
+pub use host::{Host, WriteBack, read_range};
 pub use memory::Memory;
 pub use other::Other;
 #[cfg(unix)]

@@ -1,10 +1,10 @@
 //! A view from and to a directory of the host.
 
 use super::{Coming, Leaving, Out, OutKind};
+use crate::about::NewMeta;
 use crate::error::{Fault, FsError, Kind, shown};
 use crate::source::host::{Beneath, fault, modified_ns, read_range, times, write_at};
 use crate::view::Vfs;
-use crate::write::NewMeta;
 use fractal_model::SandboxPath;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};

@@ -1,9 +1,9 @@
 //! A view as JSON: for people, templates and other programs.
 
 use super::{Coming, Leaving, OutKind};
+use crate::about::NewMeta;
 use crate::error::{Fault, FsError, Kind};
 use crate::view::Vfs;
-use crate::write::NewMeta;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;

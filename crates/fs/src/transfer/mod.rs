@@ -19,13 +19,14 @@ mod zip;
 
 pub use save::{LoadBounds, load, save};
 
+use crate::about::NewMeta;
 use crate::entry::{Dir, Entries, Entry};
 use crate::error::{Fault, FsError, Kind, shown};
 use crate::read::Stat;
 use crate::rules::Need;
 use crate::view::{Limits, Vfs, now_ns};
 use crate::walk::{Last, Reached};
-use crate::write::{NewMeta, check_new};
+use crate::write::check_new;
 use bytes::Bytes;
 use fractal_model::{EntryKind, SandboxPath};
 use std::collections::BTreeMap;

@@ -1,11 +1,11 @@
 //! Tar and zip archives into a view.
 
 use super::Coming;
+use crate::about::NewMeta;
 use crate::error::{FsError, Kind};
 use crate::source::Archive;
 use crate::source::archive::{Member, MemberKind, Place};
 use crate::view::Vfs;
-use crate::write::NewMeta;
 use fractal_model::SandboxPath;
 
 impl Vfs {

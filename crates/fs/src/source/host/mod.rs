@@ -22,7 +22,7 @@ use crate::error::{Fault, Kind};
 use beneath::{changed_ns, stamp};
 use bytes::Bytes;
 use fractal_model::SandboxPath;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Stat};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -184,7 +184,7 @@ fn items(dir: &OwnedFd) -> Result<Vec<Item>, Fault> {
 }
 
 /// A part of a file; the end of the range may lie behind the file's end.
-pub(crate) fn read_range(file: &OwnedFd, range: Range<u64>, size: u64) -> Result<Bytes, Fault> {
+pub fn read_range(file: &impl AsFd, range: Range<u64>, size: u64) -> Result<Bytes, Fault> {
     let expect = range.end.min(size).saturating_sub(range.start);
     let mut out = Vec::new();
     // One more, to find out that there is nothing more.
