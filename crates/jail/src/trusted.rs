@@ -7,8 +7,9 @@ mod family;
 use crate::JailError;
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -37,17 +38,9 @@ pub fn call(
     directory: &Path,
     input: impl FnOnce(&mut dyn Write) -> std::io::Result<()> + Send,
 ) -> Result<Option<Answer>, JailError> {
-    let failed = |what: &str, error: &std::io::Error| JailError::System {
-        what: format!("{what} {program}"),
-        errno: error.raw_os_error().unwrap_or(libc::EIO),
-    };
-    let mut command = Command::new(program);
-    command.args(args).env_clear().envs(environment.iter().cloned()).current_dir(directory);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = match command.spawn() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(|error| failed("start", &error))?,
-    };
+    let failed = failed(program);
+    let mut command = command(program, args, environment, directory);
+    let Some(mut child) = start(command.stdin(Stdio::piped()), &failed)? else { return Ok(None) };
     let (mut stdin, stdout, stderr) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take());
     // Fed and read at once: a program that answers while it reads would wait
@@ -60,8 +53,7 @@ pub fn call(
         (fed, output, errors.join().unwrap_or_default())
     });
     let status = child.wait().map_err(|error| failed("wait for", &error))?;
-    let status = std::os::unix::process::ExitStatusExt::signal(&status)
-        .map_or_else(|| status.code().unwrap_or(255), |signal| 128 + signal);
+    let status = as_shells_say(status);
     match fed {
         // It stopped reading: its own status says why.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(failed("feed", &error)),
@@ -79,17 +71,9 @@ pub fn call_within(
     directory: &Path,
     time: Duration,
 ) -> Result<Option<Answer>, JailError> {
-    let failed = |what: &str, error: &std::io::Error| JailError::System {
-        what: format!("{what} {program}"),
-        errno: error.raw_os_error().unwrap_or(libc::EIO),
-    };
-    let mut command = Command::new(program);
-    command.args(args).env_clear().envs(environment.iter().cloned()).current_dir(directory);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = match command.spawn() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(|error| failed("start", &error))?,
-    };
+    let failed = failed(program);
+    let mut command = command(program, args, environment, directory);
+    let Some(mut child) = start(command.stdin(Stdio::null()), &failed)? else { return Ok(None) };
     let (output, errors) = (Kept::follow(child.stdout.take()), Kept::follow(child.stderr.take()));
     let end = Instant::now() + time;
     let mut out_of_time = false;
@@ -103,11 +87,43 @@ pub fn call_within(
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    let status = std::os::unix::process::ExitStatusExt::signal(&status)
-        .map_or_else(|| status.code().unwrap_or(255), |signal| 128 + signal);
-    let status = if out_of_time { 124 } else { status };
+    let status = if out_of_time { 124 } else { as_shells_say(status) };
     let (output, errors) = (output.take(), errors.take());
     Ok(Some(Answer { status, output, errors, out_of_time }))
+}
+
+fn command(
+    program: &str,
+    args: &[&OsStr],
+    environment: &[(OsString, OsString)],
+    directory: &Path,
+) -> Command {
+    let mut command = Command::new(program);
+    command.args(args).env_clear().envs(environment.iter().cloned()).current_dir(directory);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// `None` when there is no such program.
+fn start(
+    command: &mut Command,
+    failed: &impl Fn(&str, &std::io::Error) -> JailError,
+) -> Result<Option<Child>, JailError> {
+    match command.spawn() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some).map_err(|error| failed("start", &error)),
+    }
+}
+
+fn failed(program: &str) -> impl Fn(&str, &std::io::Error) -> JailError {
+    move |what, error| JailError::System {
+        what: format!("{what} {program}"),
+        errno: error.raw_os_error().unwrap_or(libc::EIO),
+    }
+}
+
+fn as_shells_say(status: ExitStatus) -> i32 {
+    status.signal().map_or_else(|| status.code().unwrap_or(255), |signal| 128 + signal)
 }
 
 /// A stream as far as it came.
