@@ -28,6 +28,67 @@ pub struct Inside {
     pub base: BaseKind,
 }
 
+/// Which sandbox a run happens in.
+#[derive(clap::Args)]
+pub struct Target {
+    /// Run in this sandbox
+    #[arg(long = "in", value_name = "S", conflicts_with = "name")]
+    sandbox: Option<String>,
+    /// Keep the new sandbox under this name
+    #[arg(long, value_name = "NAME", conflicts_with = "rm")]
+    name: Option<String>,
+    /// Drop the new sandbox afterwards, whatever changed; with `--in`, run in a
+    /// throw-away child
+    #[arg(long)]
+    rm: bool,
+}
+
+impl Target {
+    /// Refuses what would be ignored because the sandbox exists.
+    pub fn check(&self, inside: &Inside) -> Result<(), Error> {
+        if self.sandbox.is_none() {
+            return Ok(());
+        }
+        let template = std::env::var("FRACTAL_TEMPLATE").ok();
+        only_for_new("--template", "--in", inside.template.clone(), template)?;
+        only_for_new("--ttl", "--in", inside.ttl, variable("FRACTAL_TTL", duration))?;
+        let base = Some(inside.base).filter(|base| *base != BaseKind::default());
+        only_for_new("--base", "--in", base, variable("FRACTAL_BASE", base_kind))
+    }
+
+    /// Whether a new one is made.
+    pub fn is_new(&self) -> bool {
+        self.sandbox.is_none()
+    }
+
+    /// The run, in this sandbox.
+    pub fn of(self, run: fractal::Run) -> fractal::Run {
+        fractal::Run { sandbox: self.sandbox, name: self.name, discard: self.rm, ..run }
+    }
+}
+
+/// Refuses a flag that would be ignored because the sandbox exists. A variable
+/// is a default for sandboxes to come and does not speak of this one.
+pub fn only_for_new<T: PartialEq>(
+    flag: &str,
+    existing: &str,
+    given: Option<T>,
+    default: Option<T>,
+) -> Result<(), Error> {
+    if given.is_none() || given == default {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{flag} is for a new sandbox, and {existing} names one that exists"
+    ))
+    .hint(format!("leave out {flag}, or leave out {existing} to make a new one")))
+}
+
+/// A variable as its flag would be read.
+fn variable<T, E>(name: &str, read: impl Fn(&str) -> Result<T, E>) -> Option<T> {
+    std::env::var(name).ok().and_then(|text| read(&text).ok())
+}
+
 /// Which world a run happens in.
 #[derive(clap::Args)]
 #[group(multiple = false)]

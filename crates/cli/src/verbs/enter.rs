@@ -1,6 +1,7 @@
-use super::run::{Style, carry_out, only_for_new};
+use super::run::{Style, carry_out};
 use crate::bounds::Bounds;
 use crate::failure::Failure;
+use crate::inside::only_for_new;
 use crate::session::Session;
 use fractal::Error;
 

@@ -1,9 +1,9 @@
-use crate::bounds::{Bounds, base_kind, duration};
+use crate::bounds::Bounds;
 use crate::failure::Failure;
-use crate::inside::{Inside, Where};
+use crate::inside::{Inside, Target, Where};
 use crate::session::Session;
 use crate::table::{plain, plural};
-use fractal::model::{BaseKind, Outcome, Tier, format_duration_ms};
+use fractal::model::{Outcome, Tier, format_duration_ms};
 use fractal::{Caller, Engine, Error, RunIo, RunReply};
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -21,16 +21,8 @@ use std::os::fd::{AsFd, OwnedFd};
 #[derive(clap::Args)]
 #[command(override_usage = "fractal run [OPTIONS] -- CMD...")]
 pub struct Run {
-    /// Run in this sandbox
-    #[arg(long = "in", value_name = "S", conflicts_with = "name")]
-    sandbox: Option<String>,
-    /// Keep the new sandbox under this name
-    #[arg(long, value_name = "NAME", conflicts_with = "rm")]
-    name: Option<String>,
-    /// Drop the new sandbox afterwards, whatever changed; with `--in`, run in a
-    /// throw-away child
-    #[arg(long)]
-    rm: bool,
+    #[command(flatten)]
+    target: Target,
     #[command(flatten)]
     inside: Inside,
     #[command(flatten)]
@@ -56,17 +48,12 @@ pub struct Run {
 
 impl Run {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
-        if self.sandbox.is_some() {
-            self.refuse_what_is_for_new_ones()?;
-        }
-        let run = fractal::Run {
+        self.target.check(&self.inside)?;
+        let run = self.target.of(fractal::Run {
             command: self.command,
-            sandbox: self.sandbox,
-            name: self.name,
-            discard: self.rm,
             world: self.place.world(),
             ..self.inside.run(&self.bounds, session)?
-        };
+        });
         let (engine, caller) = (session.engine_for_run()?, session.caller()?);
         if self.explain {
             return explain(session, &engine, &caller, &run);
@@ -78,38 +65,6 @@ impl Run {
         std::mem::forget(engine);
         status
     }
-}
-
-impl Run {
-    fn refuse_what_is_for_new_ones(&self) -> Result<(), Error> {
-        let template = std::env::var("FRACTAL_TEMPLATE").ok();
-        only_for_new("--template", "--in", self.inside.template.clone(), template)?;
-        only_for_new("--ttl", "--in", self.inside.ttl, variable("FRACTAL_TTL", duration))?;
-        let base = Some(self.inside.base).filter(|base| *base != BaseKind::default());
-        only_for_new("--base", "--in", base, variable("FRACTAL_BASE", base_kind))
-    }
-}
-
-/// Refuses a flag that would be ignored because the sandbox exists. A variable
-/// is a default for sandboxes to come and does not speak of this one.
-pub fn only_for_new<T: PartialEq>(
-    flag: &str,
-    existing: &str,
-    given: Option<T>,
-    default: Option<T>,
-) -> Result<(), Error> {
-    if given.is_none() || given == default {
-        return Ok(());
-    }
-    Err(Error::invalid(format!(
-        "{flag} is for a new sandbox, and {existing} names one that exists"
-    ))
-    .hint(format!("leave out {flag}, or leave out {existing} to make a new one")))
-}
-
-/// A variable as its flag would be read.
-fn variable<T, E>(name: &str, read: impl Fn(&str) -> Result<T, E>) -> Option<T> {
-    std::env::var(name).ok().and_then(|text| read(&text).ok())
 }
 
 fn explain(

@@ -1,7 +1,7 @@
 use super::run::{Style, carry_out, own, remarks};
 use crate::bounds::Bounds;
 use crate::failure::Failure;
-use crate::inside::Inside;
+use crate::inside::{Inside, Target};
 use crate::session::Session;
 use fractal::model::World;
 use fractal::{Error, RunIo};
@@ -24,16 +24,8 @@ pub struct Sh {
     /// The script
     #[arg(short, value_name = "SCRIPT")]
     command: Option<String>,
-    /// Run in this sandbox
-    #[arg(long = "in", value_name = "S", conflicts_with = "name")]
-    sandbox: Option<String>,
-    /// Keep the new sandbox under this name
-    #[arg(long, value_name = "NAME", conflicts_with = "rm")]
-    name: Option<String>,
-    /// Drop the new sandbox afterwards, whatever changed; with `--in`, run in a
-    /// throw-away child
-    #[arg(long)]
-    rm: bool,
+    #[command(flatten)]
+    target: Target,
     #[command(flatten)]
     inside: Inside,
     /// Say more: isolation and usage of the run
@@ -65,21 +57,21 @@ impl Sh {
             None if words.is_empty() => from_stdin()?,
             None => from_file(&words[0])?,
         };
-        let template = self.inside.template.clone().or_else(|| Some("virtual".to_owned()));
-        let mut run = fractal::Run {
+        self.target.check(&self.inside)?;
+        let is_new = self.target.is_new();
+        let mut run = self.target.of(fractal::Run {
             command: ["sh", "-c", &script].map(str::to_owned).into_iter().chain(words).collect(),
-            discard: self.rm,
             world: Some(World::Virtual),
             ..self.inside.run(&self.bounds, session)?
-        };
-        run.template = template.filter(|_| self.sandbox.is_none());
-        (run.sandbox, run.name) = (self.sandbox, self.name);
+        });
+        if is_new {
+            run.template.get_or_insert_with(|| "virtual".to_owned());
+        }
         let (engine, caller) = (session.engine()?, session.caller()?);
         let style = Style { verbose: self.verbose, ..Style::default() };
         if !typed {
             return carry_out(session, &engine, &caller, run, style);
         }
-        let is_new = run.sandbox.is_none();
         run.command = vec!["sh".to_owned()];
         let io = RunIo::session(Box::new(ask), own(io::stdout())?, own(io::stderr())?);
         let reply = engine.run(&caller, run, io)?;

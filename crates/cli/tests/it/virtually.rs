@@ -143,6 +143,51 @@ fn limits_end_a_script_as_they_end_a_program() {
 }
 
 #[test]
+fn output_beyond_its_limit_ends_a_script_too() {
+    let world = project();
+    let answer = world.fractal(&["sh", "--rm", "--output", "1k", "-c", "seq 100000"]);
+    assert_eq!(answer.status, 137, "{}", answer.err);
+    assert!(answer.out.starts_with("1\n2\n") && answer.out.len() <= 1024, "{}", answer.out.len());
+}
+
+#[test]
+fn what_is_for_new_sandboxes_is_refused_for_one_that_exists() {
+    let world = project();
+    world.ok(&["sh", "--name", "v", "-c", "true"]);
+    let answer = world.fractal(&["sh", "--in", "v", "--template", "clone", "-c", "true"]);
+    assert_eq!(answer.status, 2, "{}", answer.err);
+}
+
+#[test]
+fn an_interrupt_ends_a_script_and_keeps_what_it_did() {
+    let world = project();
+    let script = "echo 1 > x; while :; do :; done";
+    let mut child = world
+        .command(FRACTAL)
+        .args(["sh", "--name", "v", "-c", script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id().to_string();
+    // The script has no end; before it begins, signals are held back.
+    let held = |pid: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|m| m & 2 != 0)
+    };
+    while child.try_wait().unwrap().is_none() {
+        if held(&pid) {
+            world.command("kill").args(["-INT", &pid]).status().unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let answer = Answer::from(child.wait_with_output().unwrap());
+    assert_eq!(answer.status, 130, "{}", answer.err);
+    assert_eq!(world.ok(&["sh", "--in", "v", "-c", "cat x"]).out, "1\n");
+}
+
+#[test]
 fn attempts_compare_in_memory_too() {
     let world = project();
     world.write("fractal.toml", "template = \"virtual\"\n");

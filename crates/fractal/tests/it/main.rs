@@ -17,4 +17,6 @@ mod stages;
 mod turned;
 mod update;
 mod verbs;
+#[cfg(feature = "virtual")]
+mod virtually;
 mod world;
