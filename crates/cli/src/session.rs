@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// The environment of this call, read once.
+#[derive(Clone)]
 pub struct Session {
     pub json: bool,
     quiet: bool,

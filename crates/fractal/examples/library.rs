@@ -38,6 +38,7 @@ fn play(engine: &Engine) -> Result<(), Error> {
         ask: fractal::Policy::default(),
         network: None,
         ttl_ms: None,
+        world: None,
     };
     engine.apply(&caller, fork)?;
     let look =

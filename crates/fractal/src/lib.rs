@@ -39,6 +39,8 @@ pub use template::Template;
 pub use verbs::attempt::{Progress, Stop, Watch};
 pub use verbs::diff::{DiffFormat, DiffOutput};
 pub use verbs::run::RunIo;
+#[cfg(feature = "mount")]
+pub use verbs::run::{Mounting, Told};
 
 use fractal_jail::layer::Marks;
 use fractal_model::{
@@ -174,8 +176,9 @@ impl Engine {
         match action {
             Action::Run(run) => verbs::run::run(self, caller, run, RunIo::captured())
                 .map(|reply| Reply::Run(Box::new(reply))),
-            Action::Fork { sandbox, name, ask, network, ttl_ms } => {
-                let asked = verbs::fork::Asked { ask: &ask, network: network.as_ref(), ttl_ms };
+            Action::Fork { sandbox, name, ask, network, ttl_ms, world } => {
+                let asked =
+                    verbs::fork::Asked { ask: &ask, network: network.as_ref(), ttl_ms, world };
                 verbs::fork::fork(self, caller, sandbox.as_deref(), name.as_deref(), &asked)
                     .map(Reply::Sandbox)
             }

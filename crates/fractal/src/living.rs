@@ -11,7 +11,7 @@ use crate::verbs::run::claim::label;
 use fractal_jail::layer::{Bounds, Layer, LayerError, duplicate};
 use fractal_jail::{Frozen, NotFrozen};
 use fractal_model::{Code, Error, Id, Result};
-use fractal_store::{LayerHold, Reads, SandboxRow, new_id};
+use fractal_store::{LayerHold, Reads, RunRow, SandboxRow, new_id};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ const NAP: Duration = Duration::from_millis(3);
 /// nothing runs any more, or the top is another one.
 pub fn copy_top(engine: &Engine, row: &SandboxRow) -> Result<Option<(Id, Option<Id>)>> {
     let store = &engine.store;
-    let Some(hold) = hold(engine, row)? else { return Ok(None) };
+    let Some(hold) = hold(engine, row, true)? else { return Ok(None) };
     let now = engine.find_again(row)?;
     if now.top != row.top {
         return Ok(None);
@@ -76,11 +76,12 @@ fn fill(
     duplicate(&top, &store.layer_tree(copy), &Bounds::default(), &mut holds).map(|_| ())
 }
 
-/// Keeps new runs out, once those that are about to begin have begun.
-fn hold(engine: &Engine, row: &SandboxRow) -> Result<Option<LayerHold>> {
+/// Alone, keeps new runs out, once those that are about to begin have begun,
+/// and whoever writes from memory; otherwise keeps out who wants it alone.
+pub fn hold(engine: &Engine, row: &SandboxRow, alone: bool) -> Result<Option<LayerHold>> {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
-        if let Some(hold) = engine.store.hold_layer(row.top, true)? {
+        if let Some(hold) = engine.store.hold_layer(row.top, alone)? {
             return Ok(Some(hold));
         }
         std::thread::sleep(NAP);
@@ -97,7 +98,9 @@ fn freeze_all(engine: &Engine, row: &SandboxRow) -> Result<Option<Vec<(Id, Froze
         if !engine.is_running(row.id)? {
             return Ok(None);
         }
-        let runs = engine.store.runs_of(row.id)?;
+        // What runs in memory writes only while nobody holds the layer alone.
+        let mut runs = engine.store.runs_of(row.id)?;
+        runs.retain(|run| !is_in_memory(run));
         frozen.retain(|(id, run)| runs.iter().any(|other| other.id == *id) && run.holds());
         let missing = |id: Id| frozen.iter().all(|(other, _)| *other != id);
         let missing: Vec<Id> = runs.iter().map(|run| run.id).filter(|id| missing(*id)).collect();
@@ -124,6 +127,20 @@ fn thaw_all(frozen: Vec<(Id, Frozen)>) -> bool {
     frozen.into_iter().rev().fold(true, |still, (_, run)| run.thaw().is_ok() && still)
 }
 
+/// Whether a run has no processes of its own: a script in memory, a session or
+/// a mount, all of which live in the process that asked for them.
+pub fn is_in_memory(run: &RunRow) -> bool {
+    run.cgroup.is_none()
+}
+
+/// Somebody holds a sandbox in memory. The process is theirs, not ours to end.
+pub fn open_in_memory(row: &SandboxRow, run: &RunRow) -> Error {
+    let why = format!("process {} has it open in memory (a script, a session or a mount)", run.pid);
+    let hint =
+        format!("end it, for a mount with `umount`; or use a fork: `fractal fork {}`", row.name);
+    busy(row, &why).hint(hint)
+}
+
 /// Ends everything that runs in a sandbox, and waits until whoever waited for
 /// it has written down how it ended.
 pub fn end_all(engine: &Engine, row: &SandboxRow, patience: Duration) -> Result<()> {
@@ -132,6 +149,9 @@ pub fn end_all(engine: &Engine, row: &SandboxRow, patience: Duration) -> Result<
     let start = Instant::now();
     while engine.is_running(row.id)? {
         for run in engine.store.runs_of(row.id)? {
+            if is_in_memory(&run) {
+                return Err(open_in_memory(row, &run));
+            }
             if !ended.contains(&run.id) && fractal_jail::end(&layers_dir, &layer, &label(run.id)) {
                 ended.push(run.id);
             }

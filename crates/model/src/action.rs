@@ -25,6 +25,10 @@ pub enum Action {
         #[serde(default)]
         network: Option<crate::Network>,
         ttl_ms: Option<u64>,
+        /// How runs in the child happen where they do not say; as in the
+        /// parent by default.
+        #[serde(default)]
+        world: Option<World>,
     },
     Snapshot {
         sandbox: Option<String>,

@@ -85,7 +85,8 @@ pub struct RunRow {
     pub pid_start: u64,
     /// The sandbox's epoch when the run began.
     pub epoch: u64,
-    /// Its cgroup, for cleaning up after a lost run.
+    /// Its cgroup, for cleaning up after a lost run; none for a run in memory,
+    /// which has no processes of its own.
     pub cgroup: Option<String>,
     /// When it began.
     pub started_ms: u64,

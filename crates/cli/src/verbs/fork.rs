@@ -1,5 +1,6 @@
 use crate::bounds::{Bounds, duration};
 use crate::failure::Failure;
+use crate::inside::Where;
 use crate::session::{Session, unexpected};
 use fractal::model::Network;
 use fractal::{Action, Policy, Reply};
@@ -24,6 +25,8 @@ pub struct Fork {
     #[arg(long, env = "FRACTAL_TTL", value_name = "DURATION", value_parser = duration, hide_env_values = true)]
     ttl: Option<u64>,
     #[command(flatten)]
+    place: Where,
+    #[command(flatten)]
     bounds: Bounds,
 }
 
@@ -37,7 +40,8 @@ impl Fork {
         let (engine, caller) = (session.engine()?, session.caller_without_settings());
         let fork = |sandbox: Option<String>, name: Option<String>| {
             let (ask, network) = (ask.clone(), network.clone());
-            engine.apply(&caller, Action::Fork { sandbox, name, ask, network, ttl_ms: self.ttl })
+            let (ttl_ms, world) = (self.ttl, self.place.world());
+            engine.apply(&caller, Action::Fork { sandbox, name, ask, network, ttl_ms, world })
         };
         let reply = super::sandbox_or_new_name(self.sandbox, self.name, fork);
         let Reply::Sandbox(info) = reply? else { return Err(unexpected()) };

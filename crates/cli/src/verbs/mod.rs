@@ -18,6 +18,7 @@ mod help;
 mod import;
 mod list;
 mod log;
+mod mount;
 mod promote;
 mod reject;
 mod rollback;
@@ -43,6 +44,7 @@ pub enum Verb {
     Run(run::Run),
     Sh(sh::Sh),
     Enter(enter::Enter),
+    Mount(mount::Mount),
     Fork(fork::Fork),
     Snapshot(snapshot::Snapshot),
     Rollback(rollback::Rollback),
@@ -82,6 +84,7 @@ impl Verb {
             Verb::Run(args) => args.call(session),
             Verb::Sh(args) => args.call(session),
             Verb::Enter(args) => args.call(session),
+            Verb::Mount(args) => args.call(session),
             Verb::Fork(args) => args.call(session),
             Verb::Snapshot(args) => args.call(session),
             Verb::Rollback(args) => args.call(session),

@@ -4,7 +4,7 @@ use super::run::place::refuse_wider;
 use super::seal;
 use crate::stages::is_stage;
 use crate::{Caller, Engine, insert_layer, names, record};
-use fractal_model::{Code, Error, Name, Network, Policy, Result, SandboxInfo};
+use fractal_model::{Code, Error, Name, Network, Policy, Result, SandboxInfo, World};
 use fractal_store::{Reads, SandboxRow, new_id, now_ms};
 use serde_json::json;
 
@@ -13,6 +13,7 @@ pub struct Asked<'a> {
     pub ask: &'a Policy,
     pub network: Option<&'a Network>,
     pub ttl_ms: Option<u64>,
+    pub world: Option<World>,
 }
 
 pub fn fork(
@@ -22,7 +23,7 @@ pub fn fork(
     name: Option<&str>,
     asked: &Asked<'_>,
 ) -> Result<SandboxInfo> {
-    let &Asked { ask, network, ttl_ms } = asked;
+    let &Asked { ask, network, ttl_ms, world } = asked;
     let parent = engine.find(caller, selector)?;
     refuse_wider(&parent.name, &caller.policy.meet(&parent.policy), ask, network)?;
     let id = new_id();
@@ -34,6 +35,7 @@ pub fn fork(
         return Err(Error::new(Code::Exists, format!("there is already a sandbox `{name}`"))
             .hint("choose another name, or `fractal drop` that one"));
     }
+    let template = template_for(&parent, world)?;
     // A stage is for ever, a fork of it is not.
     let ttl_of_parent = match is_stage(&parent) {
         true => Some(caller.config.ttl_ms()?),
@@ -48,10 +50,7 @@ pub fn fork(
             base: seal.layer,
             top: new_id(),
             policy: caller.policy.meet(&parent.policy).meet(ask),
-            template: match is_stage(parent) {
-                true => "clone".to_owned(),
-                false => parent.template.clone(),
-            },
+            template: template.clone(),
             mounts: parent.mounts.clone(),
             directory: parent.directory.clone(),
             created_ms: now,
@@ -75,4 +74,19 @@ pub fn fork(
         written.map(|_| child)
     })?;
     super::list::info(engine, &child)
+}
+
+/// The parent's template, or the one that differs in its world alone.
+fn template_for(parent: &SandboxRow, world: Option<World>) -> Result<String> {
+    let own = if is_stage(parent) { "clone" } else { &parent.template };
+    match (own, world) {
+        (_, None) => Ok(own.to_owned()),
+        ("clone" | "virtual", Some(World::Virtual)) => Ok("virtual".to_owned()),
+        ("clone" | "virtual", Some(World::Native)) => Ok("clone".to_owned()),
+        (own, Some(_)) => Err(Error::invalid(format!(
+            "`{}` follows the template `{own}`, which says how its runs happen",
+            parent.name
+        ))
+        .hint("say it with each run: `fractal run --virtual --in S -- CMD`, or `--native`")),
+    }
 }

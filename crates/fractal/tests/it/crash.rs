@@ -28,6 +28,7 @@ fn child_that_plays_verbs_until_it_is_killed() {
             ask: Default::default(),
             network: None,
             ttl_ms: None,
+            world: None,
         };
         let Ok(Reply::Sandbox(child)) = engine.apply(&caller, fork) else { panic!("fork") };
         engine.apply(&caller, Action::Drop { sandboxes: vec![child.name], force: false }).unwrap();

@@ -59,6 +59,7 @@ impl World {
             ask: ask.clone(),
             network: None,
             ttl_ms: None,
+            world: None,
         };
         match self.apply(action)? {
             Reply::Sandbox(info) => Ok(info),

@@ -26,14 +26,14 @@ mod system;
 mod table;
 
 use crate::Vfs;
-use fractal_model::{Code, Error};
+use fractal_model::{Code, EntryKind, Error, SandboxPath};
 use outside::Outside;
 use server::Server;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use table::Table;
+use table::{Table, Top};
 
 /// How a view is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,11 +42,13 @@ pub struct Options {
     pub name: String,
     /// Nothing can be written through the mount.
     pub read_only: bool,
+    /// Which directory of the view is shown.
+    pub top: SandboxPath,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { name: "fractal".to_owned(), read_only: false }
+        Options { name: "fractal".to_owned(), read_only: false, top: SandboxPath::root() }
     }
 }
 
@@ -64,6 +66,14 @@ pub enum MountError {
     Place {
         /// Where it was to be mounted.
         dir: PathBuf,
+        /// What is wrong with it.
+        cause: io::Error,
+    },
+    /// What was to be shown is missing or no directory.
+    #[error("{top} of the view: {cause}")]
+    Top {
+        /// What was to be shown.
+        top: SandboxPath,
         /// What is wrong with it.
         cause: io::Error,
     },
@@ -101,6 +111,9 @@ impl From<MountError> for Error {
             MountError::Place { dir, .. } => {
                 Error::new(Code::Invalid, message).hint(format!("mkdir -p {}", dir.display()))
             }
+            MountError::Top { .. } => {
+                Error::new(Code::NotFound, message).hint("name a directory of the sandbox")
+            }
             MountError::Alive { dir } => {
                 Error::new(Code::Busy, message).hint(format!("umount {}", dir.display()))
             }
@@ -128,7 +141,8 @@ pub fn mount(view: &Vfs, dir: &Path, options: Options) -> Result<Mounted, MountE
     if !dir.is_dir() {
         return Err(place(io::Error::from(io::ErrorKind::NotADirectory)));
     }
-    let (table, outside) = (Arc::new(Table::new()), Arc::new(Outside::default()));
+    let table = Arc::new(Table::new(top(view, &options)?));
+    let outside = Arc::new(Outside::default());
     let bell: Bell = Arc::new({
         let outside = outside.clone();
         move || outside.ring()
@@ -158,6 +172,21 @@ pub fn mount(view: &Vfs, dir: &Path, options: Options) -> Result<Mounted, MountE
     Ok(Mounted { dir, mount, server: Some(server), outside })
 }
 
+/// The directory to show, which is there: without a slash at its end.
+fn top(view: &Vfs, options: &Options) -> Result<Top, MountError> {
+    let path = [b"/", options.top.relative()].concat();
+    let missing = |kind: io::ErrorKind| MountError::Top {
+        top: options.top.clone(),
+        cause: io::Error::from(kind),
+    };
+    match view.stat(&path) {
+        Ok(stat) if stat.kind == EntryKind::Directory => {}
+        Ok(_) => return Err(missing(io::ErrorKind::NotADirectory)),
+        Err(_) => return Err(missing(io::ErrorKind::NotFound)),
+    }
+    Ok(if options.top.relative().is_empty() { Top::default() } else { path.into() })
+}
+
 /// Takes away what a server that died left at a directory. Does nothing where
 /// nothing is left, and refuses where one is alive.
 pub fn clean(dir: &Path) -> Result<(), MountError> {
@@ -176,6 +205,11 @@ impl Mounted {
     /// source, for which the mount may be waiting.
     pub fn sync(&self) {
         self.outside.sync();
+    }
+
+    /// Whether someone unmounted it.
+    pub fn is_over(&self) -> bool {
+        self.server.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Waits until someone unmounts it.

@@ -148,10 +148,11 @@ impl Server {
     /// the next try finds it gone too, it is looked for anew.
     fn find_again(&self, inode: u64, turn: u32) -> bool {
         let Some(path) = self.view.name_of(inode).filter(|_| turn < 10) else { return false };
-        let cut = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-        let (dir, name) = (&path[..cut], &path[cut + 1..]);
-        let dir = match dir {
-            b"" => Ok(ROOT),
+        let Some(shown) = self.table.shown(&path) else { return false };
+        let cut = |path: &[u8]| path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+        let (dir, name) = (&path[..cut(&path)], &path[cut(&path) + 1..]);
+        let dir = match cut(&shown) {
+            0 => Ok(ROOT),
             _ => self.view.lstat(dir).map(|stat| stat.inode),
         };
         let (Ok(dir), Ok(name)) = (dir, Name::new(name)) else { return false };

@@ -32,7 +32,12 @@ pub(crate) struct Table {
     moving: AtomicU64,
 }
 
+/// The path of the directory that is shown, without a slash at its end: empty
+/// for the view's own root.
+pub(crate) type Top = Box<[u8]>;
+
 struct Nodes {
+    top: Top,
     all: HashMap<u64, Node>,
     /// How many names all nodes together know to be missing.
     missing: usize,
@@ -103,10 +108,16 @@ impl Drop for Moving<'_> {
 
 impl Table {
     /// The kernel knows the root from the start and never forgets it.
-    pub(crate) fn new() -> Table {
+    pub(crate) fn new(top: Top) -> Table {
         let root = Node::new(Told { version: 0, changed_ns: 0, names: 1 });
-        let nodes = Nodes { all: HashMap::from_iter([(ROOT, root)]), missing: 0 };
+        let nodes = Nodes { top, all: HashMap::from_iter([(ROOT, root)]), missing: 0 };
         Table { nodes: Mutex::new(nodes), moved: AtomicU64::new(0), moving: AtomicU64::new(0) }
+    }
+
+    /// What of a path the mount shows: what follows the directory at its top.
+    pub(crate) fn shown(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let rest = path.strip_prefix(&*self.nodes().top)?;
+        rest.starts_with(b"/").then(|| rest.to_vec())
     }
 
     fn nodes(&self) -> MutexGuard<'_, Nodes> {
@@ -225,7 +236,8 @@ impl Table {
     pub(crate) fn find(&self, inode: u64) -> Result<Where, Kind> {
         let nodes = self.nodes();
         if inode == ROOT {
-            return Ok(Where::Named(SmallVec::from_iter([b"/".to_vec()])));
+            let top = if nodes.top.is_empty() { b"/" } else { &*nodes.top };
+            return Ok(Where::Named(SmallVec::from_iter([top.to_vec()])));
         }
         let node = nodes.all.get(&inode).ok_or(Kind::Changed)?;
         Ok(match &node.state {
@@ -305,7 +317,9 @@ impl Nodes {
                 return None;
             }
         }
-        let mut path = Vec::with_capacity(names.iter().map(|name| name.len() + 1).sum());
+        let length: usize = names.iter().map(|name| name.len() + 1).sum();
+        let mut path = Vec::with_capacity(self.top.len() + length);
+        path.extend_from_slice(&self.top);
         for name in names.iter().rev() {
             path.push(b'/');
             path.extend_from_slice(name);
@@ -334,7 +348,7 @@ mod tests {
 
     #[test]
     fn it_is_as_large_as_what_the_kernel_knows() {
-        let (vfs, table) = (Vfs::default(), Table::new());
+        let (vfs, table) = (Vfs::default(), Table::new(Top::default()));
         vfs.write_all("/d/f", "x").expect("a view takes it");
         let (dir, file) = (vfs.lstat("/d").expect("there"), vfs.lstat("/d/f").expect("there"));
         for _ in 0..3 {
@@ -356,7 +370,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_remembered_up_to_a_limit() {
-        let table = Table::new();
+        let table = Table::new(Top::default());
         let many = (0..MISSING_MAX + 10)
             .map(|number| table.tell_missing(place(ROOT, &number.to_string())));
         assert_eq!(many.filter(|remembered| *remembered).count(), MISSING_MAX);
@@ -364,7 +378,7 @@ mod tests {
 
     #[test]
     fn names_follow_moves_of_what_is_above_them() {
-        let (vfs, table) = (Vfs::default(), Table::new());
+        let (vfs, table) = (Vfs::default(), Table::new(Top::default()));
         vfs.write_all("/a/b/f", "x").expect("a view takes it");
         let stat = |path: &str| vfs.lstat(path).expect("there");
         let (a, b, f) = (stat("/a"), stat("/a/b"), stat("/a/b/f"));

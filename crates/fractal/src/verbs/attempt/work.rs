@@ -157,7 +157,8 @@ impl Work<'_> {
             Some(ttl_ms) => ttl_ms,
             None => self.caller.config.ttl_ms()?,
         };
-        let asked = fork::Asked { ask: &Policy::default(), network: None, ttl_ms: Some(ttl_ms) };
+        let ask = &Policy::default();
+        let asked = fork::Asked { ask, network: None, ttl_ms: Some(ttl_ms), world: None };
         fork::fork(self.engine, self.caller, Some(base), Some(&planned.sandbox), &asked)?;
         Ok(true)
     }

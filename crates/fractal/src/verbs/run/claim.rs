@@ -2,9 +2,9 @@
 
 use super::super::seal;
 use super::place::Place;
-use crate::{Engine, capture, insert_layer, template};
+use crate::{Engine, capture, insert_layer, living, template};
 use fractal_jail::Living;
-use fractal_model::{BaseKind, Code, Error, Id, MountSource, Result, Tier};
+use fractal_model::{BaseKind, Code, Error, Id, MountSource, Result, Tier, World};
 use fractal_store::{Reads, RunRow, SandboxRow, Tx, new_id, now_ms, process_start};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -32,7 +32,11 @@ pub(super) fn claim(engine: &Engine, place: &mut Place) -> Result<()> {
     }
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
-        let joined = living_run(engine, place.row.id)?;
+        // A tree in memory and an overlay must not write one layer at once.
+        let joined = match place.world {
+            World::Native => living_run(engine, place.row.id)?,
+            World::Virtual => None,
+        };
         if claim_existing(engine, place, joined.as_ref().map(|(id, _)| *id))? {
             let (store, top) = (&engine.store, place.row.top);
             store.dirty_layer(top, &label(place.run_id))?;
@@ -47,6 +51,14 @@ pub(super) fn claim(engine: &Engine, place: &mut Place) -> Result<()> {
         engine.is_running(place.row.id)?;
     }
     let name = &place.row.name;
+    let others = engine.store.runs_of(place.row.id)?;
+    if let Some(run) = others.iter().find(|run| living::is_in_memory(run)) {
+        return Err(living::open_in_memory(&place.row, run));
+    }
+    if place.world == World::Virtual && !others.is_empty() {
+        return Err(Error::new(Code::Busy, format!("real programs run in `{name}`"))
+            .hint(format!("wait for them, or use a fork: `fractal fork {name}`")));
+    }
     Err(Error::new(Code::Busy, format!("something else starts or ends in `{name}`"))
         .hint("try again in a moment"))
 }
@@ -177,7 +189,7 @@ fn living_row(place: &Place) -> RunRow {
         pid,
         pid_start: process_start(pid).unwrap_or(0),
         epoch: place.row.epoch,
-        cgroup: Some(label(place.run_id)),
+        cgroup: (place.world == World::Native).then(|| label(place.run_id)),
         started_ms: now_ms(),
     }
 }

@@ -30,7 +30,19 @@ pub const CAPTURE_BYTES_MAX: usize = 4 << 20;
 pub struct RunIo {
     streams: Streams,
     terminal: bool,
-    lines: Option<Lines>,
+    #[cfg_attr(not(feature = "virtual"), expect(dead_code))]
+    job: Job,
+}
+
+/// What a run carries out; all but the first belong to the virtual world.
+enum Job {
+    /// The command.
+    Command,
+    /// What a person types, line by line.
+    Lines(Lines),
+    /// What other programs do in a directory.
+    #[cfg(feature = "mount")]
+    Mount(Mounting),
 }
 
 /// Gives the next lines of a session in the virtual world, told where the
@@ -49,7 +61,7 @@ impl RunIo {
         RunIo {
             streams: Streams { stdin, stdout: keep(), stderr: keep(), interactive: false },
             terminal: false,
-            lines: None,
+            job: Job::Command,
         }
     }
 
@@ -70,7 +82,7 @@ impl RunIo {
                 interactive: true,
             },
             terminal: false,
-            lines: None,
+            job: Job::Command,
         }
     }
 
@@ -83,7 +95,13 @@ impl RunIo {
             stderr: Output::Descriptor(stderr),
             interactive: true,
         };
-        RunIo { streams, terminal: false, lines: Some(lines) }
+        RunIo { streams, terminal: false, job: Job::Lines(lines) }
+    }
+
+    /// Nothing to read or write: programs work in a directory meanwhile.
+    #[cfg(feature = "mount")]
+    pub fn mounted(mounting: Mounting) -> RunIo {
+        RunIo { job: Job::Mount(mounting), ..RunIo::captured() }
     }
 
     /// A terminal made inside, joined to the caller's.
@@ -94,7 +112,7 @@ impl RunIo {
             stderr: Output::Capture(0),
             interactive: true,
         };
-        RunIo { streams, terminal: true, lines: None }
+        RunIo { streams, terminal: true, job: Job::Command }
     }
 }
 
@@ -117,7 +135,18 @@ pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunR
         World::Virtual => execute_virtually(engine, caller, &run, &place, io),
     };
     match ran {
-        Ok(done) => settle(engine, caller, &run, place, done),
+        Ok(mut done) => {
+            let unkept = done.unkept.take();
+            let reply = settle(engine, caller, &run, place, done)?;
+            match unkept {
+                None => Ok(reply),
+                Some(error) if reply.kept => {
+                    let hint = format!("what could be kept is in `{}`", reply.sandbox);
+                    Err(error.hint(hint))
+                }
+                Some(error) => Err(error),
+            }
+        }
         Err(error) => {
             abandon(engine, &place);
             Err(error)
@@ -137,6 +166,8 @@ pub fn explain(engine: &Engine, caller: &Caller, run: &Run) -> Result<Vec<String
 
 #[cfg(feature = "virtual")]
 use virtually::execute as execute_virtually;
+#[cfg(feature = "mount")]
+pub use virtually::{Mounting, Told};
 
 #[cfg(not(feature = "virtual"))]
 fn execute_virtually(_: &Engine, _: &Caller, _: &Run, _: &Place, _: RunIo) -> Result<Done> {
@@ -152,6 +183,8 @@ struct Done {
     report: Report,
     changes: Changes,
     stale: Option<fractal_model::Staleness>,
+    /// Why not all that was done in memory is where it belongs.
+    unkept: Option<Error>,
 }
 
 fn execute(engine: &Engine, caller: &Caller, run: &Run, place: &Place, io: RunIo) -> Result<Done> {
@@ -177,7 +210,7 @@ fn execute(engine: &Engine, caller: &Caller, run: &Run, place: &Place, io: RunIo
         // Without notes a promotion is more careful, no more.
         let _ = base::note(engine, &place.row, place.run_id, &changes);
     }
-    Ok(Done { report, changes, stale })
+    Ok(Done { report, changes, stale, unkept: None })
 }
 
 fn changes(engine: &Engine, place: &Place, report: &mut Report) -> Result<Changes> {

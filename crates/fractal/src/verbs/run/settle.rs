@@ -85,7 +85,7 @@ fn reply(
     kept: bool,
     program: &str,
 ) -> RunReply {
-    let Done { report, changes, stale } = done;
+    let Done { report, changes, stale, .. } = done;
     let mut list = changes.list;
     let changes_truncated = changes.truncated || list.len() > REPLY_CHANGES_MAX;
     list.truncate(REPLY_CHANGES_MAX);

@@ -68,7 +68,7 @@ fn last_words(engine: &Engine, caller: &Caller, run: &Run, place: &Place) -> Las
     }
 }
 
-fn placed(engine: &Engine, mount: &Mount) -> Result<Placed> {
+pub(super) fn placed(engine: &Engine, mount: &Mount) -> Result<Placed> {
     let source = match &mount.source {
         MountSource::Scratch => None,
         MountSource::Host(path) => Some(PathBuf::from(path)),

@@ -16,6 +16,8 @@ const STDIN_BYTES_MAX: u64 = 256 << 20;
 
 /// The caller's input and output.
 pub(super) struct Streams {
+    /// Signals are for the script.
+    pub(super) interactive: bool,
     stdin: Input,
     stdout: Sink,
     stderr: Sink,
@@ -63,7 +65,8 @@ impl Streams {
             true => Sink::Joined,
             false => Sink::new(streams.stderr),
         };
-        Streams { stdin: streams.stdin, stdout: Sink::new(streams.stdout), stderr }
+        let (stdin, stdout) = (streams.stdin, Sink::new(streams.stdout));
+        Streams { interactive: streams.interactive, stdin, stdout, stderr }
     }
 
     /// All of the input, which a script has beforehand. A person at a

@@ -1,10 +1,11 @@
 //! From the tree in memory into the sandbox's top layer.
 
 use super::super::place::Place;
-use crate::Engine;
+use super::mounts::Mounts;
+use crate::{Engine, living};
 use fractal_fs::{Tree, Vfs};
 use fractal_jail::layer::{Marks, View, Writer};
-use fractal_model::{Change, ChangeKind, EntryKind, Result};
+use fractal_model::{Change, ChangeKind, EntryKind, Result, SandboxPath};
 use fractal_store::Reads;
 use std::io::Read;
 
@@ -15,9 +16,26 @@ pub(super) struct Work<'a> {
     pub(super) vfs: &'a Vfs,
     /// What it has already.
     pub(super) put: Tree,
+    /// What is not the sandbox's own.
+    pub(super) mounts: Mounts,
 }
 
 impl Work<'_> {
+    /// Keeps, and writes what changed in volumes and host directories back to
+    /// them. What is shown of them afterwards is what they hold then; nobody
+    /// may be writing into the view meanwhile.
+    pub(super) fn land(&mut self) -> Result<()> {
+        let list = self.vfs.changes_since(&self.put)?;
+        let touched = |at: &&SandboxPath| list.iter().any(|change| change.path.is_within(at));
+        let back: Vec<SandboxPath> = self.mounts.back.iter().filter(touched).cloned().collect();
+        self.keep()?;
+        for at in &back {
+            self.vfs.write_back(at)?;
+            self.put = self.vfs.tree();
+        }
+        Ok(())
+    }
+
     /// Writes what changed since the last time into the sandbox's top layer:
     /// what goes before what comes, so that a file can take a directory's
     /// place.
@@ -25,12 +43,19 @@ impl Work<'_> {
         if self.place.in_memory.is_some() {
             return Ok(());
         }
+        // Others may go on writing meanwhile: this is one moment of it.
         let now = self.vfs.tree();
-        let list = self.vfs.changes_since(&self.put)?;
+        let vfs = self.vfs.at(&now);
+        let mut list = vfs.changes_since(&self.put)?;
+        list.retain(|change| !self.mounts.holds(&change.path));
         if list.is_empty() {
             return Ok(());
         }
         let (engine, row) = (self.engine, &self.place.row);
+        // Whoever copies the layer finds it between two moments.
+        let _hold = living::hold(engine, row, false)?.ok_or_else(|| {
+            living::busy(row, "somebody copies what it holds, and does not come to an end")
+        })?;
         let below = engine.store.layer(row.top)?.and_then(|top| top.below);
         let below: View = engine.views(row, below)?.common;
         let tree = engine.store.layer_tree(row.top);
@@ -44,30 +69,30 @@ impl Work<'_> {
             }
         }
         for change in list.iter().filter(|change| change.kind != ChangeKind::Deleted) {
-            self.put(&writer, change)?;
+            put(&vfs, &writer, change)?;
         }
         self.put = now;
         Ok(())
     }
+}
 
-    fn put(&self, writer: &Writer<'_>, change: &Change) -> Result<()> {
-        let path = shown(change);
-        let stat = self.vfs.lstat(&path)?;
-        let (mode, owner) = (stat.meta.mode, (stat.meta.uid, stat.meta.gid));
-        match change.entry {
-            EntryKind::Directory if change.kind == ChangeKind::Modified => {
-                writer.directory(&change.path, mode, owner)?;
-                writer.attributes(&change.path, mode, owner)?;
-            }
-            EntryKind::Directory => writer.directory(&change.path, mode, owner)?,
-            EntryKind::Symlink => writer.symlink(&change.path, &self.vfs.read_link(&path)?)?,
-            EntryKind::File | EntryKind::Special => {
-                let mut content = Content { vfs: self.vfs, path: &path, at: 0, size: stat.size };
-                writer.file(&change.path, mode, owner, &mut content)?;
-            }
+fn put(vfs: &Vfs, writer: &Writer<'_>, change: &Change) -> Result<()> {
+    let path = shown(change);
+    let stat = vfs.lstat(&path)?;
+    let (mode, owner) = (stat.meta.mode, (stat.meta.uid, stat.meta.gid));
+    match change.entry {
+        EntryKind::Directory if change.kind == ChangeKind::Modified => {
+            writer.directory(&change.path, mode, owner)?;
+            writer.attributes(&change.path, mode, owner)?;
         }
-        Ok(())
+        EntryKind::Directory => writer.directory(&change.path, mode, owner)?,
+        EntryKind::Symlink => writer.symlink(&change.path, &vfs.read_link(&path)?)?,
+        EntryKind::File | EntryKind::Special => {
+            let mut content = Content { vfs, path: &path, at: 0, size: stat.size };
+            writer.file(&change.path, mode, owner, &mut content)?;
+        }
     }
+    Ok(())
 }
 
 fn shown(change: &Change) -> Vec<u8> {

@@ -5,22 +5,31 @@
 //! have written it. So every other verb, and a native run too, goes on from
 //! there without knowing which world the work was done in.
 
+mod asked;
+mod bring;
 mod io;
 mod keep;
+#[cfg(feature = "mount")]
+mod mounted;
+mod mounts;
 
 use super::place::Place;
-use super::{CAPTURE_BYTES_MAX, Done, RunIo, changes};
+use super::{CAPTURE_BYTES_MAX, Done, Job, RunIo, changes};
 use crate::memory_view::Project;
 use crate::{Caller, Engine, base, stale};
+use asked::{Granting, lock};
 use fractal_fs::{Limits, Vfs};
 use fractal_jail::layer::{Changes, is_autorun};
 use fractal_jail::{Captured, Ended, Reached, Report, Why};
-use fractal_model::{Change, ChangeKind, Code, Error, Result, Run, SandboxPath};
+use fractal_model::{Change, ChangeKind, Error, Result, Run, SandboxPath};
 use fractal_shell::{Settings, Shell};
 use io::{Interrupts, Streams};
 use keep::Work;
+#[cfg(feature = "mount")]
+pub use mounted::{Mounting, Told};
+use mounts::Mounts;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long a script may take where no limit was set.
@@ -37,41 +46,25 @@ pub(super) fn execute(
     io: RunIo,
 ) -> Result<Done> {
     engine.ready()?;
-    refuse_what_is_native(place)?;
-    let vfs = view(engine, place)?;
-    let mut shell = Shell::new(vfs.clone(), settings(caller, run, place)?);
+    let (vfs, mounts) = view(engine, place)?;
     let watch = (!place.is_new).then(|| stale::watch(engine, &place.row));
-    let mut work = Work { engine, place, vfs: &vfs, put: vfs.tree() };
+    let mut work = Work { engine, place, vfs: &vfs, put: vfs.tree(), mounts };
     let mut report = blank();
     let clock = Clock::start();
-    let interrupts = Interrupts::watch(&shell, io.streams.interactive);
-    let mut streams = Streams::new(io.streams, io.terminal);
-    match io.lines {
-        None => {
-            let outcome = shell.run(&script(&run.command), &streams.input()?);
-            streams.pass_on(outcome, &mut report);
-            work.keep()?;
+    let unkept = match io.job {
+        #[cfg(feature = "mount")]
+        Job::Mount(mounting) => mounted::serve(&mut work, mounting).map(|()| None)?,
+        job => {
+            let streams = Streams::new(io.streams, io.terminal);
+            scripts(caller, run, job, streams, work, &mut report)?.err()
         }
-        Some(mut lines) => {
-            loop {
-                interrupts.set_idle(true);
-                let line = lines(&shell.cwd());
-                interrupts.set_idle(false);
-                let Some(line) = line else { break };
-                let outcome = shell.run(&line, b"");
-                streams.pass_on(outcome, &mut report);
-                // A session may last for hours, and be killed.
-                work.keep()?;
-            }
-        }
-    }
-    drop(interrupts);
+    };
     let stale = watch.and_then(stale::Watch::take);
-    streams.finish(&mut report);
     clock.stop(&vfs, &mut report);
     if place.in_memory.is_some() {
         let list = vfs.changes()?.into_iter().map(with_autorun).collect();
-        return Ok(Done { report, changes: Changes { list, ..Changes::default() }, stale });
+        let changes = Changes { list, ..Changes::default() };
+        return Ok(Done { report, changes, stale, unkept });
     }
     let unknown = |_| Changes { truncated: true, ..Changes::default() };
     let changes = changes(engine, place, &mut report).unwrap_or_else(unknown);
@@ -79,18 +72,59 @@ pub(super) fn execute(
         // Without notes a promotion is more careful, no more.
         let _ = base::note(engine, &place.row, place.run_id, &changes);
     }
-    Ok(Done { report, changes, stale })
+    Ok(Done { report, changes, stale, unkept })
 }
 
-fn refuse_what_is_native(place: &Place) -> Result<()> {
-    let Some(mount) = place.row.mounts.first() else { return Ok(()) };
-    let message = format!("the virtual world cannot mount anything at {} yet", mount.at);
-    Err(Error::new(Code::Unsupported, message)
-        .hint("use a template without mounts, or run it natively with `--native`"))
+/// One script, or what a person types. The inner result is whether all that
+/// was done is where it belongs.
+fn scripts(
+    caller: &Caller,
+    run: &Run,
+    job: Job,
+    mut streams: Streams,
+    work: Work<'_>,
+    report: &mut Report,
+) -> Result<Result<()>> {
+    let (engine, vfs) = (work.engine, work.vfs.clone());
+    let mut settings = settings(caller, run, work.place)?;
+    let ([fork, run_native], asked) = asked::commands();
+    (settings.fork, settings.run_native) = (Some(fork), Some(run_native));
+    let deadline = Instant::now() + settings.time_max;
+    let work = Mutex::new(work);
+    let granting = Granting { engine, caller, work: &work, deadline };
+    let input = match job {
+        Job::Command => streams.input()?,
+        _ => Vec::new(),
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| granting.serve(asked));
+        // It holds the other ends of `asked`, so it goes before the thread.
+        let mut shell = Shell::new(vfs, settings);
+        let interrupts = Interrupts::watch(&shell, streams.interactive);
+        let mut run_and_land = |shell: &mut Shell, script: &str, input: &[u8]| {
+            streams.pass_on(shell.run(script, input), report);
+            lock(&work).land()
+        };
+        let landed = match job {
+            Job::Lines(mut lines) => loop {
+                interrupts.set_idle(true);
+                let line = lines(&shell.cwd());
+                interrupts.set_idle(false);
+                let Some(line) = line else { break Ok(()) };
+                // A session may last for hours, and be killed.
+                if let Err(error) = run_and_land(&mut shell, &line, b"") {
+                    break Err(error);
+                }
+            },
+            _ => run_and_land(&mut shell, &script(&run.command), &input),
+        };
+        streams.finish(report);
+        Ok(landed)
+    })
 }
 
 /// The sandbox as a tree in memory.
-fn view(engine: &Engine, place: &Place) -> Result<Vfs> {
+fn view(engine: &Engine, place: &Place) -> Result<(Vfs, Mounts)> {
     let row = &place.row;
     let bare = place.in_memory.is_some() && place.parent.is_none();
     let view = match bare {
@@ -107,11 +141,12 @@ fn view(engine: &Engine, place: &Place) -> Result<Vfs> {
     vfs.set_who(&row.name);
     // A shell expects somewhere to put what is of no interest later.
     vfs.make_dir_all("/tmp")?;
+    let mounts = mounts::mount_all(engine, place, &vfs)?;
     vfs.rebase();
     for path in &place.policy.read_only {
         vfs.set_access(&SandboxPath::parse(path)?, Some(fractal_fs::Access::ReadOnly));
     }
-    Ok(vfs)
+    Ok((vfs, mounts))
 }
 
 fn settings(caller: &Caller, run: &Run, place: &Place) -> Result<Settings> {
