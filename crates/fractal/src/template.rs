@@ -87,6 +87,18 @@ impl Template {
     }
 }
 
+/// The directories of scratch space: its mount points, and what is in them
+/// from the start.
+pub fn scratch(mounts: &[Mount]) -> Vec<String> {
+    let scratch = mounts.iter().filter(|mount| mount.source == MountSource::Scratch);
+    let with_inner = scratch.flat_map(|mount| {
+        let inner: &[&str] = if mount.at == "/workspace" { &WORKSPACE_DIRS } else { &[] };
+        let inner = inner.iter().map(|name| format!("{}/{name}", mount.at));
+        std::iter::once(mount.at.clone()).chain(inner.collect::<Vec<_>>())
+    });
+    with_inner.collect()
+}
+
 /// A volume per project: its directory's name, and enough of a hash of the
 /// whole path to keep two projects of one name apart.
 fn volume_name(directory: &Path) -> String {

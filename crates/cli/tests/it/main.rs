@@ -7,6 +7,7 @@ mod copied;
 mod help;
 mod json;
 mod many;
+mod mounting;
 mod network;
 mod pipes;
 mod promote;

@@ -222,3 +222,112 @@ fn it_needs_no_privileges() {
     let answer = Answer::of(command.args(["sh", "--name", "v", "-c", "rm a.txt; ls; cat b.txt"]));
     assert_eq!((answer.status, answer.out.as_str()), (0, "b.txt\ndir\nfour\n"), "{}", answer.err);
 }
+
+#[test]
+fn a_script_forks_its_sandbox_as_it_is_at_that_moment() {
+    let world = project();
+    let script = "echo 1 > x; fork w; echo 2 > x; fork a b; echo $?";
+    let answer = world.ok(&["sh", "--name", "v", "-c", script]);
+    assert_eq!(answer.out, "w\n2\n");
+    assert!(answer.err.contains("usage: fork [NAME]"), "{}", answer.err);
+    assert_eq!(world.ok(&["sh", "--in", "w", "-c", "cat x"]).out, "1\n");
+    assert_eq!(world.ok(&["sh", "--in", "v", "-c", "cat x"]).out, "2\n");
+    let answer = world.fractal(&["sh", "--rm", "-c", "fork"]);
+    assert!(answer.status != 0 && answer.err.contains("leave out --rm"), "{}", answer.err);
+}
+
+#[test]
+fn a_script_calls_real_programs_on_its_files() {
+    let world = project();
+    if !able() {
+        return;
+    }
+    let native = "cat; cat a.txt; echo real > made; rm b.txt; mkdir n; ln -s ../made n/l; \
+                  chmod 700 made; rm -r dir; echo file > dir; exit 3";
+    let script = format!(
+        "echo changed > a.txt; echo in | run-native sh -c '{native}'; echo $?; \
+         cat made n/l dir; stat -c %a made; ls; run-native; echo $?; export K=v; run-native sh -c 'echo $K'"
+    );
+    let answer = world.ok(&["sh", "--name", "v", "-c", &script]);
+    let expect = "in\nchanged\n3\nreal\nreal\nfile\n700\na.txt\ndir\nmade\nn\n2\nv\n";
+    assert_eq!(answer.out, expect, "{}", answer.err);
+    let status = world.ok(&["diff", "v", "--name-status"]).out;
+    assert!(status.contains("D\tb.txt") && status.contains("A\tmade"), "{status}");
+    assert_eq!(world.ok(&["list", "--json"]).out.matches("\"name\":").count(), 1);
+    // A program that has no end meets the script's.
+    let answer = world.fractal(&["sh", "--in", "v", "--time", "1s", "-c", "run-native sleep 600"]);
+    assert_eq!(answer.status, 124, "{}", answer.err);
+}
+
+#[test]
+fn the_standard_topology_is_there_in_memory_too() {
+    let world = project();
+    let script = "cd /workspace && pwd && ls && cat /src/a.txt | head -1 && echo kept > /data/output/k \
+                  && echo x > scratch && echo no > /src/new; echo $?; echo ~";
+    let args = ["run", "--virtual", "--template", "standard", "--name", "v", "--", "sh", "-c"];
+    let answer = world.ok(&[&args[..], &[script]].concat());
+    assert_eq!(answer.out, "/workspace\ndocs\ntemp\none\n1\n/root\n", "{}", answer.err);
+    assert!(!world.project().join("new").exists());
+    // The volume outlives the sandbox; scratch space is the sandbox's own.
+    let look = "cat /data/output/k; cat /workspace/scratch";
+    let next = world.fractal(&["run", "--virtual", "--in", "v", "--", "sh", "-c", look]);
+    assert_eq!(next.out, "kept\nx\n", "{}", next.err);
+    world.ok(&["drop", "v"]);
+    let other = [&args[..4], &["--rm", "--", "sh", "-c"]].concat();
+    let other = world.fractal(&[&other[..], &[look]].concat());
+    assert!(other.out.starts_with("kept\n") && !other.out.contains('x'), "{}", other.out);
+    if able() {
+        let native = ["run", "--template", "standard", "--rm", "--", "cat", "/data/output/k"];
+        assert_eq!(world.ok(&native).out, "kept\n");
+    }
+}
+
+#[test]
+fn both_worlds_never_write_one_sandbox_at_once() {
+    let world = project();
+    if !able() {
+        return;
+    }
+    let script = "echo 1 > x; touch ready; while ! test -e done; do sleep 0.1; done";
+    let mut native = world.command(FRACTAL);
+    let native = native.args(["run", "--name", "n", "--", "sh", "-c", script]);
+    let mut native = native.stderr(Stdio::piped()).spawn().unwrap();
+    while !world.fractal(&["diff", "n", "--name-status"]).out.contains("ready") {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let answer = world.fractal(&["sh", "--in", "n", "-c", "echo 2 > x"]);
+    assert!(answer.err.contains("real programs run in `n`"), "{}", answer.err);
+    world.ok(&["run", "--in", "n", "--", "touch", "done"]);
+    assert!(native.wait().unwrap().success());
+    assert_eq!(world.ok(&["sh", "--in", "n", "-c", "cat x"]).out, "1\n");
+}
+
+#[test]
+fn what_was_moved_without_being_read_is_still_there() {
+    let world = project();
+    world.ok(&["sh", "--name", "v", "-c", "mv a.txt b.txt; mv dir other"]);
+    // Each into the other's place, over what an earlier script left.
+    let script = "mv b.txt t; mv other/c.txt b.txt; mv t other/c.txt; mv other dir; ln b.txt hard";
+    world.ok(&["sh", "--in", "v", "-c", script]);
+    let look = "cat b.txt dir/c.txt hard; ls -R .";
+    let expect = "five\none\ntwo\nthree\nfive\n.:\nb.txt\ndir\nhard\n\n./dir:\nc.txt\n";
+    assert_eq!(world.ok(&["sh", "--in", "v", "-c", look]).out, expect);
+    let status = world.ok(&["diff", "v", "--name-status"]).out;
+    assert_eq!(status, "D\ta.txt\nM\tb.txt\nM\tdir/c.txt\nA\thard\n");
+}
+
+#[test]
+fn a_fork_can_change_worlds() {
+    let world = project();
+    world.ok(&["sh", "--name", "v", "-c", "echo 1 > x"]);
+    if able() {
+        world.ok(&["fork", "--native", "v", "n"]);
+        let answer = world.ok(&["run", "--in", "n", "--json", "--", "cat", "x"]);
+        assert!(!answer.out.contains("\"virtual\""), "{}", answer.out);
+        world.ok(&["fork", "--virtual", "n", "w"]);
+    } else {
+        world.ok(&["fork", "--virtual", "v", "w"]);
+    }
+    let answer = world.ok(&["run", "--in", "w", "--json", "--", "cat", "x"]);
+    assert!(answer.out.contains("\"virtual\""), "{}", answer.out);
+}

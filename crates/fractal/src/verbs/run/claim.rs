@@ -32,6 +32,9 @@ pub(super) fn claim(engine: &Engine, place: &mut Place) -> Result<()> {
     }
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
+        if place.world == World::Virtual {
+            stand_on_sealed(engine, place)?;
+        }
         // A tree in memory and an overlay must not write one layer at once.
         let joined = match place.world {
             World::Native => living_run(engine, place.row.id)?,
@@ -129,6 +132,21 @@ fn claim_child(engine: &Engine, place: &mut Place, parent: SandboxRow) -> Result
         return Err(error);
     }
     Ok(store.dirty_layer(place.row.top, &label(place.run_id))?)
+}
+
+/// Seals what the sandbox holds, if nothing runs in it. A tree in memory goes on
+/// reading what it was made from for as long as it lives, while what it becomes
+/// is written into the top: the two must not be one layer.
+fn stand_on_sealed(engine: &Engine, place: &mut Place) -> Result<()> {
+    place.row = engine.find_again(&place.row)?;
+    if engine.is_running(place.row.id)? || engine.top_is_empty(&place.row)? {
+        return Ok(());
+    }
+    let row = place.row.clone();
+    let store = &engine.store;
+    seal::while_sealed(engine, row, |row, seal| store.transact_relaxed(|tx| seal.write(tx, row)))?;
+    place.row = engine.find_again(&place.row)?;
+    Ok(())
 }
 
 /// False when we have to look again: somebody came, or the one to join went.

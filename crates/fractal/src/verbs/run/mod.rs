@@ -17,7 +17,7 @@ use crate::{Caller, Engine, base, stale, template};
 use claim::{abandon, claim};
 use fractal_jail::layer::{Bounds, Changes, Layer};
 use fractal_jail::{Input, Output, Report, Streams};
-use fractal_model::{Change, Error, Mount, MountSource, Result, Run, RunReply, SandboxPath, World};
+use fractal_model::{Change, Error, Mount, Result, Run, RunReply, SandboxPath, World};
 use place::{Place, decide};
 use settle::settle;
 use spec::spec;
@@ -230,15 +230,8 @@ fn changes(engine: &Engine, place: &Place, report: &mut Report) -> Result<Change
 
 /// Mount points appear in the layer because something must be mounted on.
 pub fn without_mount_points(list: &mut Vec<Change>, mounts: &[Mount]) -> Result<()> {
-    let mut points = Vec::new();
-    for mount in mounts {
-        points.push(SandboxPath::parse(&mount.at)?);
-        if mount.at == "/workspace" && mount.source == MountSource::Scratch {
-            for name in template::WORKSPACE_DIRS {
-                points.push(SandboxPath::parse(format!("{}/{name}", mount.at))?);
-            }
-        }
-    }
+    let points = mounts.iter().map(|mount| mount.at.clone()).chain(template::scratch(mounts));
+    let points = points.map(SandboxPath::parse).collect::<Result<Vec<_>>>()?;
     list.retain(|change| !points.contains(&change.path));
     Ok(())
 }

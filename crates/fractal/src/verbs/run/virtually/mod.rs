@@ -16,13 +16,14 @@ mod mounts;
 use super::place::Place;
 use super::{CAPTURE_BYTES_MAX, Done, Job, RunIo, changes};
 use crate::memory_view::Project;
-use crate::{Caller, Engine, base, stale};
+use crate::{Caller, Engine, base, stale, template};
 use asked::{Granting, lock};
 use fractal_fs::{Limits, Vfs};
 use fractal_jail::layer::{Changes, is_autorun};
 use fractal_jail::{Captured, Ended, Reached, Report, Why};
 use fractal_model::{Change, ChangeKind, Error, Result, Run, SandboxPath};
 use fractal_shell::{Settings, Shell};
+use fractal_store::Reads;
 use io::{Interrupts, Streams};
 use keep::Work;
 #[cfg(feature = "mount")]
@@ -97,10 +98,11 @@ fn scripts(
         _ => Vec::new(),
     };
     std::thread::scope(|scope| {
-        scope.spawn(|| granting.serve(asked));
         // It holds the other ends of `asked`, so it goes before the thread.
         let mut shell = Shell::new(vfs, settings);
+        // Threads that are there before it would let signals do as they like.
         let interrupts = Interrupts::watch(&shell, streams.interactive);
+        scope.spawn(|| granting.serve(asked));
         let mut run_and_land = |shell: &mut Shell, script: &str, input: &[u8]| {
             streams.pass_on(shell.run(script, input), report);
             lock(&work).land()
@@ -129,7 +131,11 @@ fn view(engine: &Engine, place: &Place) -> Result<(Vfs, Mounts)> {
     let bare = place.in_memory.is_some() && place.parent.is_none();
     let view = match bare {
         true => engine.host_view(row, Vec::new())?,
-        false => engine.views(row, row.base)?.top(),
+        // Without the top, which is written as the tree in memory changes.
+        false => {
+            let below = engine.store.layer(row.top)?.and_then(|top| top.below);
+            engine.views(row, below)?.common
+        }
     };
     let limits = &place.policy.limits;
     let bytes = [limits.memory_bytes, limits.disk_bytes].into_iter().flatten().min();
@@ -141,6 +147,9 @@ fn view(engine: &Engine, place: &Place) -> Result<(Vfs, Mounts)> {
     vfs.set_who(&row.name);
     // A shell expects somewhere to put what is of no interest later.
     vfs.make_dir_all("/tmp")?;
+    for dir in template::scratch(&row.mounts) {
+        vfs.make_dir_all(dir)?;
+    }
     let mounts = mounts::mount_all(engine, place, &vfs)?;
     vfs.rebase();
     for path in &place.policy.read_only {
