@@ -213,6 +213,9 @@ impl Vfs {
         let path = path.as_ref();
         self.reading(path, |state, answers| {
             let found = state.find(path, Last::Follow, answers)?;
+            if found.entry.is_some() {
+                found.reached()?;
+            }
             Ok([b"/", &found.place()[..]].concat())
         })
     }

@@ -9,6 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// What the kernel counts in `st_blocks`.
 const SECTOR_BYTES: u64 = 512;
 
+const NANOSECONDS: u32 = 1_000_000_000;
+
 /// The size in which programs do well to read and write.
 const IO_BYTES: u32 = 64 * 1024;
 
@@ -78,6 +80,9 @@ fn time(ns: i64) -> SystemTime {
 }
 
 /// Nanoseconds since 1970; what lies outside of some 292 years is cut.
+///
+/// fuser 0.18 takes the nanoseconds of a time before 1970 away where they are
+/// to be added: whole seconds and the rest are put together anew.
 pub(crate) fn nanoseconds(time: TimeOrNow) -> i64 {
     let time = match time {
         TimeOrNow::SpecificTime(time) => time,
@@ -85,7 +90,12 @@ pub(crate) fn nanoseconds(time: TimeOrNow) -> i64 {
     };
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
-        Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |ns| -ns),
+        Err(before) => {
+            let before = before.duration();
+            let ns = i128::from(before.subsec_nanos())
+                - i128::from(before.as_secs()) * i128::from(NANOSECONDS);
+            i64::try_from(ns).unwrap_or(i64::MIN)
+        }
     }
 }
 
@@ -95,8 +105,11 @@ mod tests {
 
     #[test]
     fn times_go_there_and_back() {
-        for ns in [0, 1, -1, 1_700_000_000_123_456_789, -62_000_000_001, i64::MAX] {
+        for ns in [0, 1, 1_700_000_000_123_456_789, -62_000_000_000, i64::MAX] {
             assert_eq!(nanoseconds(TimeOrNow::SpecificTime(time(ns))), ns);
         }
+        // As fuser reads seconds and nanoseconds of the kernel.
+        let read = UNIX_EPOCH - Duration::new(5, 250_000_000);
+        assert_eq!(nanoseconds(TimeOrNow::SpecificTime(read)), -4_750_000_000);
     }
 }

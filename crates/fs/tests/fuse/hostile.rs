@@ -1,7 +1,7 @@
 //! Odd sizes, offsets, names and orders, by system calls: the server goes on,
 //! keeps to its limits, and shows afterwards what the view holds.
 
-use crate::dice::Dice;
+use crate::dice::{Dice, seeds};
 use crate::mounted::show;
 use fractal_fs::{Limits, Vfs};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};
@@ -129,12 +129,19 @@ fn same(root: &Path, view: &Vfs, path: &[u8]) {
     }
 }
 
+/// A fuzz target: see CONTRIBUTING.md.
 #[test]
 fn odd_requests_in_many_threads_break_nothing() {
+    for round in seeds("requests", 1) {
+        odd_requests(round * 4);
+    }
+}
+
+fn odd_requests(first: u64) {
     let vfs = Vfs::new(Limits { bytes_max: BYTES_MAX, entries_max: ENTRIES_MAX });
     let Some(view) = show(&vfs) else { return };
     std::thread::scope(|scope| {
-        for seed in 0..4 {
+        for seed in first..first + 4 {
             let root = view.path();
             scope.spawn(move || {
                 let (mut dice, mut open) = (Dice::new(seed), Vec::new());

@@ -110,6 +110,10 @@ fn modes_owners_and_times_are_kept_to_the_nanosecond() {
     assert_eq!((meta.modified().unwrap(), meta.mode() & 0o7777), (time, 0o4751));
     let stat = view.view.lstat("/f").unwrap();
     assert_eq!(stat.meta.modified_ns, 1_234_567_890_123_456_789);
+    let early = UNIX_EPOCH - Duration::new(4, 750_000_000);
+    file.set_modified(early).unwrap();
+    assert_eq!(fs::metadata(view.at("f")).unwrap().modified().unwrap(), early);
+    assert_eq!(view.view.lstat("/f").unwrap().meta.modified_ns, -4_750_000_000);
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(view.at("f"), Some(7), Some(8)).unwrap();
         let meta = fs::metadata(view.at("f")).unwrap();

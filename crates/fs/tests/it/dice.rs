@@ -16,3 +16,23 @@ impl Dice {
         choices[self.below(choices.len() as u64) as usize]
     }
 }
+
+/// Seeds of a fuzz target: so many, always the same; with FRACTAL_FUZZ_SECONDS
+/// new ones without end until that time is over.
+pub fn seeds(target: &str, rounds: u64) -> impl Iterator<Item = u64> {
+    let seconds = std::env::var("FRACTAL_FUZZ_SECONDS").ok();
+    let seconds: Option<u64> = seconds.map(|text| text.parse().expect("a number of seconds"));
+    let start = std::time::Instant::now();
+    let fresh = std::process::id();
+    let target = target.to_owned();
+    (0..).map_while(move |round| match seconds {
+        None => (round < rounds).then_some(round),
+        Some(seconds) if start.elapsed().as_secs() < seconds => {
+            Some(if round < rounds { round } else { u64::from(fresh) << 32 | round })
+        }
+        Some(_) => {
+            println!("{target}: {round} rounds");
+            None
+        }
+    })
+}

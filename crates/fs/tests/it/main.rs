@@ -16,6 +16,8 @@ mod git;
 mod host;
 mod inodes;
 mod oracle;
+#[cfg(unix)]
+mod paths;
 mod providers;
 mod rules;
 mod sources;

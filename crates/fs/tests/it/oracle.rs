@@ -1,7 +1,7 @@
 //! Random histories, carried out in a view and in a real directory: every
 //! answer, every error and in the end every entry must be the same.
 
-use crate::dice::Dice;
+use crate::dice::{Dice, seeds};
 use fractal_fs::{FsError, Kind, NewMeta, Vfs};
 use fractal_model::EntryKind;
 use std::fs;
@@ -224,7 +224,7 @@ fn same_trees(worlds: &Worlds, path: &str, what: &str) {
 
 #[test]
 fn random_histories_end_as_on_a_real_filesystem() {
-    for seed in 0..120 {
+    for seed in seeds("histories", 120) {
         let (worlds, mut dice) = (Worlds::new(), Dice::new(seed));
         for number in 0..150 {
             step(&worlds, &mut dice);

@@ -1,7 +1,7 @@
 //! How long the shell takes, as lines of `name<TAB>milliseconds`.
 //!
 //! ```text
-//! cargo run --release -p fractal-shell --example bench [FILES] [--bash DIR]
+//! cargo run --release -p fractal-shell --example speed [FILES] [--bash DIR]
 //! ```
 //!
 //! `FILES` (10,000) is the size of the tree. With `--bash DIR`, real bash does
