@@ -16,6 +16,8 @@ mod config;
 mod doctor;
 mod environment;
 mod flat;
+#[cfg(feature = "virtual")]
+mod landing;
 mod living;
 #[cfg(feature = "virtual")]
 mod memory_view;

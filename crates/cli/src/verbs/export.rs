@@ -3,16 +3,19 @@ use crate::session::{Session, unexpected};
 use fractal::model::format_bytes;
 use fractal::{Action, Reply};
 
-/// Write a sandbox's changes into an archive
+/// Write a sandbox's changes, or its whole project, into a file
 ///
-/// The archive is a tar.zst with a manifest; `fractal import` reads it on
-/// another machine.
+/// The ending says which: DIR/, .tar, .zip and .json hold the project as the
+/// sandbox shows it, for other tools; any other file is an archive of the
+/// changes (a tar.zst with a manifest), which `fractal import` reads on another
+/// machine.
 #[derive(clap::Args)]
 pub struct Export {
     /// The sandbox [default: the latest one of this directory]
     #[arg(value_name = "S")]
     sandbox: Option<String>,
-    /// The file to write
+    /// The file to write; a directory, which must not be there yet, with a slash
+    /// at its end
     #[arg(short, long = "output", value_name = "FILE")]
     output: String,
 }

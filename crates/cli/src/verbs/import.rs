@@ -2,12 +2,14 @@ use crate::failure::Failure;
 use crate::session::{Session, unexpected};
 use fractal::{Action, Reply};
 
-/// Make a sandbox from an archive that `export` wrote
+/// Make a sandbox from an archive that `export` wrote, or from any tree
 ///
-/// Prints the name of the new sandbox.
+/// A directory, .tar, .tar.gz, .zip or .json is put over the project of this
+/// directory, in the new sandbox alone: look at it with `fractal diff`, bring
+/// it here with `fractal promote`. Prints the name of the new sandbox.
 #[derive(clap::Args)]
 pub struct Import {
-    /// The archive
+    /// The archive or directory
     #[arg(value_name = "FILE")]
     from: String,
     /// The new sandbox's name

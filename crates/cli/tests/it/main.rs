@@ -14,5 +14,6 @@ mod promote;
 mod real;
 mod stages;
 mod transcripts;
+mod trees;
 mod virtually;
 mod world;

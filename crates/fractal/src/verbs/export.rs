@@ -39,6 +39,10 @@ pub fn export(
     selector: Option<&str>,
     to: &Path,
 ) -> Result<ArchiveReply> {
+    #[cfg(feature = "virtual")]
+    if let Some(form) = super::tree::Form::to(to) {
+        return super::tree::export(engine, caller, selector, to, form);
+    }
     let row = engine.find(caller, selector)?;
     let (views, changes) = super::diff::changes(engine, &row, None)?;
     let target = caller.directory.join(to);

@@ -8,7 +8,9 @@
 use super::export::{FORMAT, MANIFEST, Manifest};
 use crate::{Caller, Engine, base, insert_layer, names, record, stale};
 use fractal_jail::layer::Writer;
-use fractal_model::{ChangeKind, Code, Error, Name, Result, SandboxInfo, SandboxPath, Tier};
+use fractal_model::{
+    ChangeKind, Code, Error, Name, Policy, Result, SandboxInfo, SandboxPath, Tier,
+};
 use fractal_store::{Reads, SandboxRow, new_id, now_ms};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -27,6 +29,10 @@ pub fn import(
     name: Option<&str>,
 ) -> Result<SandboxInfo> {
     let path = caller.directory.join(from);
+    #[cfg(feature = "virtual")]
+    if let Some(form) = super::tree::Form::from(&path) {
+        return super::tree::import(engine, caller, from, name, form);
+    }
     let file = File::open(&path).map_err(|error| {
         Error::not_found(format!("cannot open {}: {error}", path.display()))
             .hint("make one with `fractal export SANDBOX -o FILE`")
@@ -38,7 +44,7 @@ pub fn import(
     let mut entries = archive.entries().map_err(bad)?;
     let first = entries.next().transpose().map_err(bad)?;
     let manifest = read_manifest(first, &path)?;
-    let row = new_row(engine, caller, &manifest, name)?;
+    let row = named_row(engine, caller, name, Some(&manifest.name), &manifest.policy)?;
     engine.store.new_layer_dir(row.top)?;
     let filled = fill(engine, &row, &manifest, entries, &path).and_then(|()| {
         base::note_imported(engine, &row, &manifest.changes, &manifest.base)?;
@@ -85,14 +91,20 @@ fn read_manifest<R: Read>(entry: Option<tar::Entry<'_, R>>, path: &Path) -> Resu
     Ok(manifest)
 }
 
-fn new_row(
+/// A sandbox under the name asked for; without one, under its own if that is
+/// free.
+pub fn named_row(
     engine: &Engine,
     caller: &Caller,
-    manifest: &Manifest,
     name: Option<&str>,
+    own: Option<&str>,
+    policy: &Policy,
 ) -> Result<SandboxRow> {
     let id = new_id();
-    let wanted = Name::parse(name.unwrap_or(&manifest.name))?.to_string();
+    let wanted = match name.or(own) {
+        Some(wanted) => Name::parse(wanted)?.to_string(),
+        None => names::for_id(id),
+    };
     let taken = engine.store.sandbox_named(&wanted)?.is_some();
     let name = match (taken, name) {
         (false, _) => wanted,
@@ -112,7 +124,7 @@ fn new_row(
         base: None,
         top: new_id(),
         // An archive cannot bring rights or host paths with it.
-        policy: caller.policy.meet(&manifest.policy),
+        policy: caller.policy.meet(policy),
         template: "clone".to_owned(),
         mounts: Vec::new(),
         directory: caller.directory.clone(),

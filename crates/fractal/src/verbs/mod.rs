@@ -19,6 +19,8 @@ pub mod seal;
 pub mod show;
 pub mod snapshot;
 pub mod stages;
+#[cfg(feature = "virtual")]
+pub mod tree;
 pub mod undo;
 pub mod update;
 pub mod verify;

@@ -1,6 +1,7 @@
 //! What a real program changed in a child, brought into the tree in memory.
 
 use crate::Engine;
+use crate::landing::shown;
 use fractal_fs::{NewMeta, Vfs};
 use fractal_jail::layer::{Bounds, Entry, View};
 use fractal_model::{ChangeKind, Code, EntryKind, Error, Result, SandboxPath};
@@ -73,8 +74,4 @@ fn copy(view: &View, at: &SandboxPath, path: &[u8], vfs: &Vfs) -> Result<()> {
         }
         vfs.append(path, &piece[..count])?;
     }
-}
-
-fn shown(path: &SandboxPath) -> Vec<u8> {
-    [b"/", path.relative()].concat()
 }

@@ -2,12 +2,12 @@
 
 use super::super::place::Place;
 use super::mounts::Mounts;
+use crate::landing::{put, shown};
 use crate::{Engine, living};
 use fractal_fs::{Tree, Vfs};
 use fractal_jail::layer::{Marks, View, Writer};
-use fractal_model::{Change, ChangeKind, EntryKind, Result, SandboxPath};
+use fractal_model::{ChangeKind, Result, SandboxPath};
 use fractal_store::Reads;
-use std::io::Read;
 
 /// What the sandbox gets of the tree in memory.
 pub(super) struct Work<'a> {
@@ -63,7 +63,7 @@ impl Work<'_> {
         let old = self.vfs.at(&self.put);
         for change in list.iter().rev() {
             let turned = change.kind == ChangeKind::Modified
-                && old.lstat(shown(change)).is_ok_and(|stat| stat.kind != change.entry);
+                && old.lstat(shown(&change.path)).is_ok_and(|stat| stat.kind != change.entry);
             if change.kind == ChangeKind::Deleted || turned {
                 writer.delete(&change.path)?;
             }
@@ -73,47 +73,5 @@ impl Work<'_> {
         }
         self.put = now;
         Ok(())
-    }
-}
-
-fn put(vfs: &Vfs, writer: &Writer<'_>, change: &Change) -> Result<()> {
-    let path = shown(change);
-    let stat = vfs.lstat(&path)?;
-    let (mode, owner) = (stat.meta.mode, (stat.meta.uid, stat.meta.gid));
-    match change.entry {
-        EntryKind::Directory if change.kind == ChangeKind::Modified => {
-            writer.directory(&change.path, mode, owner)?;
-            writer.attributes(&change.path, mode, owner)?;
-        }
-        EntryKind::Directory => writer.directory(&change.path, mode, owner)?,
-        EntryKind::Symlink => writer.symlink(&change.path, &vfs.read_link(&path)?)?,
-        EntryKind::File | EntryKind::Special => {
-            let mut content = Content { vfs, path: &path, at: 0, size: stat.size };
-            writer.file(&change.path, mode, owner, &mut content)?;
-        }
-    }
-    Ok(())
-}
-
-fn shown(change: &Change) -> Vec<u8> {
-    [b"/", change.path.relative()].concat()
-}
-
-/// A file of the view, read piece by piece: a large one with holes is never
-/// in memory as a whole.
-struct Content<'a> {
-    vfs: &'a Vfs,
-    path: &'a [u8],
-    at: u64,
-    size: u64,
-}
-
-impl Read for Content<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let end = self.size.min(self.at + buffer.len() as u64);
-        let bytes = self.vfs.read_range(self.path, self.at..end).map_err(std::io::Error::other)?;
-        buffer[..bytes.len()].copy_from_slice(&bytes);
-        self.at += bytes.len() as u64;
-        Ok(bytes.len())
     }
 }
