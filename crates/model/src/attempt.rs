@@ -336,4 +336,8 @@ pub struct Overlap {
     pub attempts: Vec<String>,
     /// Whether all of them made the same of it.
     pub same: bool,
+    /// Whether their edits of a text can be joined, as a promotion of one after
+    /// the other would.
+    #[serde(default)]
+    pub joins: bool,
 }

@@ -182,7 +182,11 @@ fn is_telling(line: &str) -> bool {
 pub fn overlap(reply: &TryReply, shown: impl Fn(&str) -> String) -> String {
     let mut text = String::new();
     for one in reply.overlap.iter().take(OVERLAP_LINES) {
-        let what = if one.same { "same" } else { "clash" };
+        let what = match (one.same, one.joins) {
+            (true, _) => "same",
+            (false, true) => "joins",
+            (false, false) => "clash",
+        };
         let names: Vec<String> = one.attempts.iter().map(|name| plain(name)).collect();
         text.push_str(&format!("{what:<5}  {}  ({})\n", shown(&one.path), names.join(" ")));
     }

@@ -103,12 +103,14 @@ fn scores_and_times_are_short() {
 #[test]
 fn clashes_are_told_from_agreement() {
     let mut reply = reply(vec![attempt("a", None, "")], None);
-    let one = |path: &str, same| Overlap {
+    let one = |path: &str, same, joins| Overlap {
         path: path.into(),
         attempts: vec!["a".into(), "b".into()],
         same,
+        joins,
     };
-    reply.overlap = vec![one("/p/f", false), one("/p/s", true)];
+    reply.overlap =
+        vec![one("/p/f", false, false), one("/p/s", true, false), one("/p/t", false, true)];
     let text = overlap(&reply, |path| path.trim_start_matches("/p/").to_owned());
-    assert_eq!(text, "clash  f  (a b)\nsame   s  (a b)\n");
+    assert_eq!(text, "clash  f  (a b)\nsame   s  (a b)\njoins  t  (a b)\n");
 }

@@ -1,7 +1,7 @@
 //! `compare`: the table of `try` for sandboxes that exist, and what stands
 //! between any two of them.
 
-use super::attempt::measure::{either, measure};
+use super::attempt::measure::{either, find_joins, measure};
 use super::attempt::plan::{Judged, Judging};
 use super::attempt::{self, Done, work};
 use super::promote::rehearse::passing;
@@ -34,6 +34,8 @@ pub fn compare(
     let base = check_base(engine, caller, &rows[0], &judging);
     let base = base.map(|checks| work::BaseChecks { checks, not_run: None });
     let mut reply = attempt::answer(done, order, base);
+    let named: Vec<_> = rows.iter().map(|row| (row.name.clone(), row.clone())).collect();
+    find_joins(engine, &named, &mut reply.overlap)?;
     for report in &mut reply.attempts {
         let Some(row) = rows.iter().find(|row| row.name == report.name) else { continue };
         let last = last_run(engine, row)?;

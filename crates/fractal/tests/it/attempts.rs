@@ -348,15 +348,21 @@ fn compare(world: &World, names: &[&str], checks: &[Check]) -> Result<TryReply, 
 fn sandboxes_that_exist_can_be_compared() {
     let world = World::new();
     std::fs::write(world.project().join("f"), "1\n").unwrap();
-    world.make("x", "echo 2 > f; echo same > s").unwrap();
-    world.make("y", "echo 3 > f; echo same > s; seq 50 > long").unwrap();
+    let text: String = (0..20).map(|number| format!("line {number}\n")).collect();
+    std::fs::write(world.project().join("text"), text).unwrap();
+    let edit = "sed -i 's/line $N$/changed/' text; echo same > s";
+    world.make("x", &format!("echo 2 > f; {}", edit.replace("$N", "3"))).unwrap();
+    world.make("y", &format!("echo 3 > f; {}; seq 50 > long", edit.replace("$N", "17"))).unwrap();
     let reply = compare(&world, &["y", "x"], &[]).unwrap();
     assert_eq!(reply.winner.as_deref(), Some("x"));
     assert!(reply.base.checks.is_empty());
-    assert!(reply.attempts[0].why.contains("fewer lines changed (3 against 53)"));
-    let overlap: Vec<(bool, bool)> =
-        reply.overlap.iter().map(|one| (one.path.ends_with("/f"), one.same)).collect();
-    assert_eq!(overlap, [(true, false), (false, true)]);
+    assert!(reply.attempts[0].why.contains("fewer lines changed (5 against 55)"));
+    let overlap: Vec<(&str, bool, bool)> = reply
+        .overlap
+        .iter()
+        .map(|one| (one.path.rsplit('/').next().unwrap(), one.same, one.joins))
+        .collect();
+    assert_eq!(overlap, [("f", false, false), ("s", true, false), ("text", false, true)]);
     let reply = compare(&world, &["x", "y"], &[check("long", "test -e long")]).unwrap();
     assert_eq!(reply.winner.as_deref(), Some("y"));
     for bad in [&["x"][..], &["x", "x"]] {

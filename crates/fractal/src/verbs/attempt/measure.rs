@@ -4,6 +4,7 @@
 //! the machine, nor what git ignores, nor git's own files are what attempts
 //! are compared by.
 
+use crate::merge::merge;
 use crate::patch::{Amount, PatchOptions, blob_id, write_patch};
 use crate::verbs::diff;
 use crate::verbs::promote::choose::choose;
@@ -14,6 +15,7 @@ use fractal_model::rank::Changed;
 use fractal_model::{Change, Overlap, Promote, Result, SandboxPath};
 use fractal_store::SandboxRow;
 use std::collections::BTreeMap;
+use std::io::Read;
 
 /// Files larger than this count as changed, without their lines.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -86,8 +88,47 @@ pub fn overlap(all: &[(&str, &Changed)]) -> Vec<Overlap> {
         path: path.clone(),
         attempts: list.iter().map(|(name, _)| (*name).to_owned()).collect(),
         same: list.iter().all(|(_, id)| *id == list[0].1),
+        joins: false,
     });
     told.take(OVERLAP_MAX).collect()
+}
+
+/// Finds which of the files that several sandboxes of one base changed in
+/// different ways could be joined.
+pub fn find_joins(
+    engine: &Engine,
+    rows: &[(String, SandboxRow)],
+    list: &mut [Overlap],
+) -> Result<()> {
+    let stands_apart = |(_, row): &(String, SandboxRow)| row.base != rows[0].1.base;
+    if list.iter().all(|one| one.same) || rows.iter().any(stands_apart) {
+        return Ok(());
+    }
+    let mut views = Vec::new();
+    for (name, row) in rows {
+        views.push((name, engine.views(row, row.base)?));
+    }
+    let base = views[0].1.base();
+    let tops: Vec<(&String, View)> =
+        views.iter().map(|(name, views)| (*name, views.top())).collect();
+    for one in list.iter_mut().filter(|one| !one.same) {
+        let path = SandboxPath::parse(&one.path)?;
+        let texts = tops.iter().filter(|(name, _)| one.attempts.contains(name));
+        let texts: Option<Vec<Vec<u8>>> = texts.map(|(_, top)| text(top, &path)).collect();
+        let joined = text(&base, &path).zip(texts).and_then(|(base, texts)| {
+            texts[1..].iter().try_fold(texts[0].clone(), |all, one| merge(&base, &all, one))
+        });
+        one.joins = joined.is_some();
+    }
+    Ok(())
+}
+
+/// A file that is small enough to be compared.
+fn text(view: &View, path: &SandboxPath) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    let file = view.open_file(path).ok()?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text).ok()?;
+    (text.len() as u64 <= FILE_BYTES_MAX).then_some(text)
 }
 
 /// What two sandboxes have made of the files that either of them changed.
@@ -114,6 +155,7 @@ mod tests {
             path: path.into(),
             attempts: vec!["a".into(), "b".into()],
             same,
+            joins: false,
         };
         assert_eq!(found, [expect("clash", false), expect("same", true)]);
     }

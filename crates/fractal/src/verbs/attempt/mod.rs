@@ -94,6 +94,11 @@ pub fn try_all(
     let order = in_order(engine, caller, &plan.judging.ranking, &done)
         .map_err(|error| still_there(error, &done))?;
     let mut reply = answer(done, order, checks);
+    let named =
+        |report: &AttemptReport| Some((report.name.clone(), row_of(engine, caller, report)?));
+    let rows: Vec<_> = reply.attempts.iter().filter_map(named).collect();
+    // Not knowing leaves them called clashes, which they may be.
+    let _ = measure::find_joins(engine, &rows, &mut reply.overlap);
     reply.base.kind = plan.run.base;
     reply.base.behind = behind(engine, caller, &reply);
     reply.notes.extend(left.map(|error| format!("{} is still there: {error}", plan.base_name)));
