@@ -5,7 +5,8 @@
 //! ```
 //!
 //! `FILES` (10,000) is the size of the tree. With `--bash DIR`, real bash does
-//! the same in a new directory below `DIR`, which should be on a tmpfs.
+//! the same in a new directory below `DIR`, which should be on a tmpfs. `--work`
+//! alone prints what is measured, for others to do the same.
 #![allow(clippy::unwrap_used)]
 
 use fractal_fs::{Limits, Vfs};
@@ -115,6 +116,9 @@ fn bash(files: usize, dir: &Path) {
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.first().is_some_and(|arg| arg == "--work") {
+        return WORK.iter().for_each(|(name, script)| println!("{name}\t{script}"));
+    }
     let files = args.first().and_then(|arg| arg.parse().ok()).unwrap_or(10_000);
     ours(files);
     if let Some(at) = args.iter().position(|arg| arg == "--bash") {
