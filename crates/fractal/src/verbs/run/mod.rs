@@ -30,12 +30,27 @@ pub const CAPTURE_BYTES_MAX: usize = 4 << 20;
 pub struct RunIo {
     streams: Streams,
     terminal: bool,
-    lines: Option<Lines>,
+    work: Work,
+}
+
+/// What is done in a run.
+enum Work {
+    /// The run's command.
+    Command,
+    /// What these lines say, one after the other; in the virtual world.
+    Lines(Lines),
+    /// What this code does to the files; in the virtual world.
+    #[cfg(feature = "virtual")]
+    Code(Code),
 }
 
 /// Gives the next lines of a session in the virtual world, told where the
 /// shell stands; `None` ends it.
 pub type Lines = Box<dyn FnMut(&str) -> Option<String>>;
+
+/// Code of the program that embeds us, at work on a sandbox's files.
+#[cfg(feature = "virtual")]
+pub type Code = Box<dyn FnOnce(&fractal_fs::Vfs)>;
 
 impl RunIo {
     /// No input; output is kept in the reply.
@@ -49,7 +64,7 @@ impl RunIo {
         RunIo {
             streams: Streams { stdin, stdout: keep(), stderr: keep(), interactive: false },
             terminal: false,
-            lines: None,
+            work: Work::Command,
         }
     }
 
@@ -58,6 +73,13 @@ impl RunIo {
         let mut io = RunIo::capturing(Input::Descriptor(stdin));
         io.streams.interactive = true;
         io
+    }
+
+    /// Nothing goes in or out; this code works on the sandbox's files. The
+    /// run's command only tells the journal what it is. For the virtual world.
+    #[cfg(feature = "virtual")]
+    pub fn working(code: Code) -> RunIo {
+        RunIo { work: Work::Code(code), ..RunIo::captured() }
     }
 
     /// The caller's own descriptors.
@@ -70,7 +92,7 @@ impl RunIo {
                 interactive: true,
             },
             terminal: false,
-            lines: None,
+            work: Work::Command,
         }
     }
 
@@ -83,7 +105,7 @@ impl RunIo {
             stderr: Output::Descriptor(stderr),
             interactive: true,
         };
-        RunIo { streams, terminal: false, lines: Some(lines) }
+        RunIo { streams, terminal: false, work: Work::Lines(lines) }
     }
 
     /// A terminal made inside, joined to the caller's.
@@ -94,7 +116,7 @@ impl RunIo {
             stderr: Output::Capture(0),
             interactive: true,
         };
-        RunIo { streams, terminal: true, lines: None }
+        RunIo { streams, terminal: true, work: Work::Command }
     }
 }
 
@@ -134,6 +156,9 @@ pub fn explain(engine: &Engine, caller: &Caller, run: &Run) -> Result<Vec<String
     lines.extend(fractal_jail::explain(&spec)?);
     Ok(lines)
 }
+
+#[cfg(feature = "virtual")]
+pub use virtually::look;
 
 #[cfg(feature = "virtual")]
 use virtually::execute as execute_virtually;

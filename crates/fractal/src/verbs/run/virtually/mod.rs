@@ -9,14 +9,15 @@ mod io;
 mod keep;
 
 use super::place::Place;
-use super::{CAPTURE_BYTES_MAX, Done, RunIo, changes};
+use super::{CAPTURE_BYTES_MAX, Done, RunIo, Work as Asked, changes};
 use crate::memory_view::Project;
 use crate::{Caller, Engine, base, stale};
 use fractal_fs::{Limits, Vfs};
 use fractal_jail::layer::{Changes, is_autorun};
 use fractal_jail::{Captured, Ended, Reached, Report, Why};
-use fractal_model::{Change, ChangeKind, Code, Error, Result, Run, SandboxPath};
+use fractal_model::{Change, ChangeKind, Code, Error, Policy, Result, Run, SandboxPath};
 use fractal_shell::{Settings, Shell};
+use fractal_store::SandboxRow;
 use io::{Interrupts, Streams};
 use keep::Work;
 use std::path::PathBuf;
@@ -37,8 +38,9 @@ pub(super) fn execute(
     io: RunIo,
 ) -> Result<Done> {
     engine.ready()?;
-    refuse_what_is_native(place)?;
-    let vfs = view(engine, place)?;
+    refuse_what_is_native(&place.row)?;
+    let bare = place.in_memory.is_some() && place.parent.is_none();
+    let vfs = view(engine, &place.row, &place.policy, bare)?;
     let mut shell = Shell::new(vfs.clone(), settings(caller, run, place)?);
     let watch = (!place.is_new).then(|| stale::watch(engine, &place.row));
     let mut work = Work { engine, place, vfs: &vfs, put: vfs.tree() };
@@ -46,13 +48,17 @@ pub(super) fn execute(
     let clock = Clock::start();
     let interrupts = Interrupts::watch(&shell, io.streams.interactive);
     let mut streams = Streams::new(io.streams, io.terminal);
-    match io.lines {
-        None => {
+    match io.work {
+        Asked::Command => {
             let outcome = shell.run(&script(&run.command), &streams.input()?);
             streams.pass_on(outcome, &mut report);
             work.keep()?;
         }
-        Some(mut lines) => {
+        Asked::Code(code) => {
+            code(&vfs);
+            work.keep()?;
+        }
+        Asked::Lines(mut lines) => {
             loop {
                 interrupts.set_idle(true);
                 let line = lines(&shell.cwd());
@@ -82,22 +88,28 @@ pub(super) fn execute(
     Ok(Done { report, changes, stale })
 }
 
-fn refuse_what_is_native(place: &Place) -> Result<()> {
-    let Some(mount) = place.row.mounts.first() else { return Ok(()) };
+/// What a sandbox shows now, to be looked at: what is written into the view
+/// stays in it.
+pub fn look(engine: &Engine, caller: &Caller, selector: &str) -> Result<Vfs> {
+    let row = engine.find(caller, Some(selector))?;
+    refuse_what_is_native(&row)?;
+    view(engine, &row, &caller.policy.meet(&row.policy), false)
+}
+
+fn refuse_what_is_native(row: &SandboxRow) -> Result<()> {
+    let Some(mount) = row.mounts.first() else { return Ok(()) };
     let message = format!("the virtual world cannot mount anything at {} yet", mount.at);
     Err(Error::new(Code::Unsupported, message)
         .hint("use a template without mounts, or run it natively with `--native`"))
 }
 
 /// The sandbox as a tree in memory.
-fn view(engine: &Engine, place: &Place) -> Result<Vfs> {
-    let row = &place.row;
-    let bare = place.in_memory.is_some() && place.parent.is_none();
+fn view(engine: &Engine, row: &SandboxRow, policy: &Policy, bare: bool) -> Result<Vfs> {
     let view = match bare {
         true => engine.host_view(row, Vec::new())?,
         false => engine.views(row, row.base)?.top(),
     };
-    let limits = &place.policy.limits;
+    let limits = &policy.limits;
     let bytes = [limits.memory_bytes, limits.disk_bytes].into_iter().flatten().min();
     let limits = Limits { bytes_max: bytes.unwrap_or(BYTES_MAX), ..Limits::default() };
     let source = Project::new(view, &row.directory)?;
@@ -108,7 +120,7 @@ fn view(engine: &Engine, place: &Place) -> Result<Vfs> {
     // A shell expects somewhere to put what is of no interest later.
     vfs.make_dir_all("/tmp")?;
     vfs.rebase();
-    for path in &place.policy.read_only {
+    for path in &policy.read_only {
         vfs.set_access(&SandboxPath::parse(path)?, Some(fractal_fs::Access::ReadOnly));
     }
     Ok(vfs)
