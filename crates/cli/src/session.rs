@@ -2,7 +2,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
-use fractal::model::{Name, Verb};
+use fractal::model::Name;
 use fractal::{Action, Caller, Code, Config, Engine, Error, Policy, Reply};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -101,7 +101,7 @@ impl Session {
 
     /// Carries out one action in a freshly opened state directory.
     pub fn apply(&self, action: Action) -> Result<Reply, Error> {
-        let caller = match needs_settings(action.verb()) {
+        let caller = match action.verb().needs_settings() {
             true => self.caller()?,
             false => self.caller_without_settings(),
         };
@@ -148,15 +148,6 @@ impl Session {
 /// The user's own settings.
 fn user_file() -> Option<PathBuf> {
     Some(user_directory("XDG_CONFIG_HOME", ".config")?.join("fractal/config.toml"))
-}
-
-/// Limits, checks and expiry come from settings, and whoever acts on one must
-/// not go on without. So a verb needs them unless it is known not to.
-fn needs_settings(verb: Verb) -> bool {
-    let looks = matches!(verb, Verb::Diff | Verb::List | Verb::Show | Verb::Log | Verb::Export);
-    let moves = matches!(verb, Verb::Fork | Verb::Snapshot | Verb::Rollback | Verb::Copy);
-    let cleans_up = matches!(verb, Verb::Drop | Verb::Volume | Verb::Gc | Verb::Undo);
-    !(looks || moves || cleans_up)
 }
 
 /// A directory of the XDG specification, which ignores relative values.

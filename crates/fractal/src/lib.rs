@@ -261,6 +261,26 @@ impl Engine {
         verbs::run::run(self, caller, run, io)
     }
 
+    /// What a sandbox shows now, as a tree in memory: its layers, and of the
+    /// host the project alone. What is written into it stays in it; to write
+    /// into the sandbox, run with [`RunIo::working`].
+    #[cfg(feature = "virtual")]
+    pub fn view(&self, caller: &Caller, sandbox: &str) -> Result<fractal_fs::Vfs> {
+        self.ready()?;
+        self.authorize(caller, Verb::Copy)?;
+        verbs::run::look(self, caller, sandbox)
+    }
+
+    /// Ends what has begun to run in a sandbox, without waiting for it: whoever
+    /// waits for the run is told.
+    pub fn stop(&self, caller: &Caller, sandbox: &str) -> Result<()> {
+        self.ready()?;
+        self.authorize(caller, Verb::Run)?;
+        let row = self.find(caller, Some(sandbox))?;
+        living::end_begun(self, &row, &mut std::collections::BTreeSet::new());
+        Ok(())
+    }
+
     /// `try`, telling what happens on the way, and ending early when asked to.
     pub fn try_with(
         &self,

@@ -1,9 +1,9 @@
 //! `*`, `?` and `[a-z]` over bytes, as a shell has them; `*` takes slashes
 //! too, and a backslash makes the next byte plain.
 
-/// Whether all of the text matches. Takes time in proportion to the product
-/// of both lengths, whatever the pattern.
-pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+/// Whether all of the text matches a pattern of `*`, `?` and `[a-z]`. Takes
+/// time in proportion to the product of both lengths, whatever the pattern.
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut byte) = (0, 0);
     // Where to go on when the last star has to take one byte more.
     let mut star: Option<(usize, usize)> = None;

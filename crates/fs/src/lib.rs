@@ -48,6 +48,7 @@ pub use about::NewMeta;
 pub use content::{FILE_BYTES_MAX, READ_BYTES_MAX};
 pub use entry::{Meta, Weight};
 pub use error::{Fault, FsError, Kind};
+pub use glob::matches as glob_matches;
 pub use name::{NAME_BYTES_MAX, Name};
 pub use page::Paged;
 pub use read::{Listed, Stat};

@@ -39,6 +39,19 @@ pub enum Verb {
     Stages,
 }
 
+impl Verb {
+    /// Whether it acts on settings. Limits, checks and expiry come from them,
+    /// and whoever acts on one must not go on without; a broken file must not
+    /// stand in the way of looking and cleaning up. So a verb needs them
+    /// unless it is known not to.
+    pub fn needs_settings(self) -> bool {
+        let looks = matches!(self, Verb::Diff | Verb::List | Verb::Show | Verb::Log | Verb::Export);
+        let moves = matches!(self, Verb::Fork | Verb::Snapshot | Verb::Rollback | Verb::Copy);
+        let cleans_up = matches!(self, Verb::Drop | Verb::Volume | Verb::Gc | Verb::Undo);
+        !(looks || moves || cleans_up)
+    }
+}
+
 /// How strongly a run is fenced in, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -4,6 +4,8 @@
 mod archives;
 mod attempts;
 mod checks;
+#[cfg(feature = "virtual")]
+mod code;
 mod copied;
 mod crash;
 mod deep;

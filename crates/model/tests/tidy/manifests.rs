@@ -4,7 +4,7 @@ use crate::{assert_none, files, root};
 
 /// Each crate's folder and the workspace crates it may use, in tests too.
 /// A row that grows changes the architecture: change ARCHITECTURE.md with it.
-const MAY_USE: [(&str, &[&str]); 7] = [
+const MAY_USE: [(&str, &[&str]); 8] = [
     ("model", &[]),
     ("store", &["fractal-model"]),
     ("jail", &["fractal-model"]),
@@ -12,6 +12,7 @@ const MAY_USE: [(&str, &[&str]); 7] = [
     ("shell", &["fractal-model", "fractal-fs"]),
     ("fractal", &["fractal-model", "fractal-store", "fractal-jail", "fractal-fs", "fractal-shell"]),
     ("cli", &["fractal"]),
+    ("py", &["fractal", "fractal-fs", "fractal-shell"]),
 ];
 
 /// Names of workspace crates among a manifest's dependencies of all kinds.

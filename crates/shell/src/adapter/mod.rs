@@ -31,7 +31,7 @@ pub(crate) struct Session {
     bash: Bash,
     registry: BuiltinRegistry,
     shared: Shared,
-    runtime: tokio::runtime::Runtime,
+    runtime: Driver,
     output_bytes_max: usize,
     memory_bytes_max: usize,
     /// What `set -o` switched on, which bashkit forgets after each script.
@@ -55,6 +55,25 @@ const OPTIONS: [(&str, &str); 11] = [
     ("SHOPT_v", "verbose"),
     ("SHOPT_x", "xtrace"),
 ];
+
+/// What drives bashkit's futures. A session may end inside a command of
+/// another one, on a thread that drives that one; waiting is refused there,
+/// and there is nothing to wait for.
+struct Driver(Option<tokio::runtime::Runtime>);
+
+impl Driver {
+    fn block_on<F: Future>(&self, work: F) -> F::Output {
+        self.0.as_ref().expect("it is taken when it is dropped").block_on(work)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
 
 impl Session {
     pub(crate) fn new(view: Vfs, settings: Settings) -> Session {
@@ -92,7 +111,7 @@ impl Session {
             bash,
             registry,
             shared,
-            runtime,
+            runtime: Driver(Some(runtime)),
             output_bytes_max: settings.output_bytes_max,
             memory_bytes_max: settings.memory_bytes_max,
             options: Vec::new(),

@@ -134,3 +134,20 @@ fn errors_of_the_tree_read_as_those_of_bash() {
     says("rmdir /m*; ln -s loop /loop; cat /loop", "Too many levels of symbolic links");
     says("cat /ro/f/x", "Not a directory");
 }
+
+#[test]
+fn a_session_may_live_and_end_inside_a_command_of_another() {
+    let mut shell = shell();
+    shell.register("inner", |call: &fractal_shell::Call| {
+        let view = call.view.clone();
+        let done = std::thread::spawn(move || {
+            let mut inner = Shell::new(view, Settings::default());
+            let outcome = inner.run("echo inner", b"");
+            (inner, outcome)
+        });
+        // The session comes back, and ends here.
+        let (_inner, outcome) = done.join().unwrap();
+        fractal_shell::Output::ok(outcome.stdout)
+    });
+    assert_eq!(run(&mut shell, "inner; echo outer"), "inner\nouter\n");
+}

@@ -40,6 +40,9 @@ enum Job {
     Command,
     /// What a person types, line by line.
     Lines(Lines),
+    /// What code of the embedding program does to the files.
+    #[cfg(feature = "virtual")]
+    Code(Code),
     /// What other programs do in a directory.
     #[cfg(feature = "mount")]
     Mount(Mounting),
@@ -48,6 +51,10 @@ enum Job {
 /// Gives the next lines of a session in the virtual world, told where the
 /// shell stands; `None` ends it.
 pub type Lines = Box<dyn FnMut(&str) -> Option<String>>;
+
+/// Code of the program that embeds us, at work on a sandbox's files.
+#[cfg(feature = "virtual")]
+pub type Code = Box<dyn FnOnce(&fractal_fs::Vfs)>;
 
 impl RunIo {
     /// No input; output is kept in the reply.
@@ -70,6 +77,13 @@ impl RunIo {
         let mut io = RunIo::capturing(Input::Descriptor(stdin));
         io.streams.interactive = true;
         io
+    }
+
+    /// Nothing goes in or out; this code works on the sandbox's files. The
+    /// run's command only tells the journal what it is. For the virtual world.
+    #[cfg(feature = "virtual")]
+    pub fn working(code: Code) -> RunIo {
+        RunIo { job: Job::Code(code), ..RunIo::captured() }
     }
 
     /// The caller's own descriptors.
@@ -166,6 +180,8 @@ pub fn explain(engine: &Engine, caller: &Caller, run: &Run) -> Result<Vec<String
 
 #[cfg(feature = "virtual")]
 use virtually::execute as execute_virtually;
+#[cfg(feature = "virtual")]
+pub use virtually::look;
 #[cfg(feature = "mount")]
 pub use virtually::{Mounting, Told};
 

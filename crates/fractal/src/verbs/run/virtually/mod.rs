@@ -19,11 +19,11 @@ use crate::memory_view::Project;
 use crate::{Caller, Engine, base, stale, template};
 use asked::{Granting, lock};
 use fractal_fs::{Limits, Vfs};
-use fractal_jail::layer::{Changes, is_autorun};
+use fractal_jail::layer::{Changes, View, is_autorun};
 use fractal_jail::{Captured, Ended, Reached, Report, Why};
-use fractal_model::{Change, ChangeKind, Error, Result, Run, SandboxPath};
+use fractal_model::{Change, ChangeKind, Error, Policy, Result, Run, SandboxPath};
 use fractal_shell::{Settings, Shell};
-use fractal_store::Reads;
+use fractal_store::{Reads, SandboxRow};
 use io::{Interrupts, Streams};
 use keep::Work;
 #[cfg(feature = "mount")]
@@ -47,7 +47,15 @@ pub(super) fn execute(
     io: RunIo,
 ) -> Result<Done> {
     engine.ready()?;
-    let (vfs, mounts) = view(engine, place)?;
+    let below = match place.in_memory.is_some() && place.parent.is_none() {
+        true => engine.host_view(&place.row, Vec::new())?,
+        // Without the top, which is written as the tree in memory changes.
+        false => {
+            let below = engine.store.layer(place.row.top)?.and_then(|top| top.below);
+            engine.views(&place.row, below)?.common
+        }
+    };
+    let (vfs, mounts) = view(engine, below, &place.row, &place.policy)?;
     let watch = (!place.is_new).then(|| stale::watch(engine, &place.row));
     let mut work = Work { engine, place, vfs: &vfs, put: vfs.tree(), mounts };
     let mut report = blank();
@@ -55,6 +63,10 @@ pub(super) fn execute(
     let unkept = match io.job {
         #[cfg(feature = "mount")]
         Job::Mount(mounting) => mounted::serve(&mut work, mounting).map(|()| None)?,
+        Job::Code(code) => {
+            code(&vfs);
+            work.land().err()
+        }
         job => {
             let streams = Streams::new(io.streams, io.terminal);
             scripts(caller, run, job, streams, work, &mut report)?.err()
@@ -125,22 +137,20 @@ fn scripts(
     })
 }
 
-/// The sandbox as a tree in memory.
-fn view(engine: &Engine, place: &Place) -> Result<(Vfs, Mounts)> {
-    let row = &place.row;
-    let bare = place.in_memory.is_some() && place.parent.is_none();
-    let view = match bare {
-        true => engine.host_view(row, Vec::new())?,
-        // Without the top, which is written as the tree in memory changes.
-        false => {
-            let below = engine.store.layer(row.top)?.and_then(|top| top.below);
-            engine.views(row, below)?.common
-        }
-    };
-    let limits = &place.policy.limits;
+/// What a sandbox shows now, to be looked at: what is written into the view
+/// stays in it.
+pub fn look(engine: &Engine, caller: &Caller, selector: &str) -> Result<Vfs> {
+    let row = engine.find(caller, Some(selector))?;
+    let top = engine.views(&row, row.base)?.top();
+    view(engine, top, &row, &caller.policy.meet(&row.policy)).map(|(vfs, _)| vfs)
+}
+
+/// The sandbox as a tree in memory, over what it reads from.
+fn view(engine: &Engine, below: View, row: &SandboxRow, policy: &Policy) -> Result<(Vfs, Mounts)> {
+    let limits = &policy.limits;
     let bytes = [limits.memory_bytes, limits.disk_bytes].into_iter().flatten().min();
     let limits = Limits { bytes_max: bytes.unwrap_or(BYTES_MAX), ..Limits::default() };
-    let source = Project::new(view, &row.directory)?;
+    let source = Project::new(below, &row.directory)?;
     let vfs = Vfs::over(Arc::new(source), limits);
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     vfs.set_owner(uid.as_raw(), gid.as_raw());
@@ -150,9 +160,9 @@ fn view(engine: &Engine, place: &Place) -> Result<(Vfs, Mounts)> {
     for dir in template::scratch(&row.mounts) {
         vfs.make_dir_all(dir)?;
     }
-    let mounts = mounts::mount_all(engine, place, &vfs)?;
+    let mounts = mounts::mount_all(engine, row, policy, &vfs)?;
     vfs.rebase();
-    for path in &place.policy.read_only {
+    for path in &policy.read_only {
         vfs.set_access(&SandboxPath::parse(path)?, Some(fractal_fs::Access::ReadOnly));
     }
     Ok((vfs, mounts))

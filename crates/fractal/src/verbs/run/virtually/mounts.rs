@@ -5,12 +5,12 @@
 //! volume or directory with what the script did there, entry by entry; an
 //! entry that somebody else changed meanwhile stays as they left it.
 
-use super::super::place::Place;
 use super::super::spec::placed;
 use crate::Engine;
 use crate::view::path_of;
 use fractal_fs::{Access, Fault, Freshness, Host, Mount, Source, Vfs, Volume, WriteBack};
-use fractal_model::{MountSource, Result, SandboxPath};
+use fractal_model::{MountSource, Policy, Result, SandboxPath};
+use fractal_store::SandboxRow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,9 +34,14 @@ impl Mounts {
 }
 
 /// Mounts what the sandbox's template asked for.
-pub(super) fn mount_all(engine: &Engine, place: &Place, vfs: &Vfs) -> Result<Mounts> {
+pub(super) fn mount_all(
+    engine: &Engine,
+    row: &SandboxRow,
+    policy: &Policy,
+    vfs: &Vfs,
+) -> Result<Mounts> {
     let mut mounts = Mounts::default();
-    for mount in &place.row.mounts {
+    for mount in &row.mounts {
         // Scratch space is part of the layers.
         let Some(dir) = placed(engine, mount)?.source else { continue };
         let at = SandboxPath::parse(&mount.at)?;
@@ -48,7 +53,7 @@ pub(super) fn mount_all(engine: &Engine, place: &Place, vfs: &Vfs) -> Result<Mou
             false => (Access::ReadOnly, Freshness::Live(AGE)),
         };
         vfs.mount(Mount { path: at.clone(), source, access, freshness })?;
-        hide(place, vfs, &dir, &at)?;
+        hide(policy, vfs, &dir, &at)?;
         if writes {
             mounts.back.push(at.clone());
         }
@@ -70,9 +75,9 @@ fn open(
 }
 
 /// What is hidden is hidden also where its directory is shown once more.
-fn hide(place: &Place, vfs: &Vfs, dir: &Path, at: &SandboxPath) -> Result<()> {
+fn hide(policy: &Policy, vfs: &Vfs, dir: &Path, at: &SandboxPath) -> Result<()> {
     let dir = path_of(dir)?;
-    for hidden in &place.policy.hidden {
+    for hidden in &policy.hidden {
         if let Some(path) = SandboxPath::parse(hidden)?.moved(&dir, at) {
             vfs.set_access(&path, Some(Access::Hidden));
         }

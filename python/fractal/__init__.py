@@ -1,0 +1,65 @@
+"""Filesystems in memory and instant copies of the real machine, for agents.
+
+``Vfs`` is a filesystem in memory: it forks at once, shows files of the host,
+archives, git commits and whatever your code makes, tells what changed, and
+runs shell scripts that can reach nothing else.
+
+``Sandbox`` is a copy-on-write clone of the real machine in which real programs
+run; what they did is looked at, compared, and brought back or thrown away.
+
+>>> from fractal import Vfs
+>>> vfs = Vfs()
+>>> vfs.write("/notes/a.txt", "hello\\n", parents=True) > 0
+True
+>>> fork = vfs.fork()
+>>> fork.exec("tr a-z A-Z < /notes/a.txt | tee /notes/b.txt").stdout
+'HELLO\\n'
+>>> fork.changes()
+[Change('/notes/b.txt', 'added')]
+>>> vfs.list("/notes")
+['a.txt']
+"""
+
+from ._fractal import (
+    Archive,
+    Call,
+    Change,
+    CommandResult,
+    Context,
+    Entry,
+    GitCommit,
+    HostDir,
+    Item,
+    Mounted,
+    Shell,
+    Snapshot,
+    Stat,
+    Text,
+    Vfs,
+    load_snapshots,
+)
+from .sandbox import Promotion, RunResult, Sandbox, sandboxes, undo
+
+__all__ = [
+    "Archive",
+    "Call",
+    "Change",
+    "CommandResult",
+    "Context",
+    "Entry",
+    "GitCommit",
+    "HostDir",
+    "Item",
+    "Mounted",
+    "Promotion",
+    "RunResult",
+    "Sandbox",
+    "Shell",
+    "Snapshot",
+    "Stat",
+    "Text",
+    "Vfs",
+    "load_snapshots",
+    "sandboxes",
+    "undo",
+]
