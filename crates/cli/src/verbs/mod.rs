@@ -19,6 +19,7 @@ mod import;
 mod list;
 mod log;
 mod promote;
+mod py;
 mod reject;
 mod rollback;
 mod run;
@@ -42,6 +43,7 @@ use fractal::{Code, Error, Reply};
 pub enum Verb {
     Run(run::Run),
     Sh(sh::Sh),
+    Py(py::Py),
     Enter(enter::Enter),
     Fork(fork::Fork),
     Snapshot(snapshot::Snapshot),
@@ -81,6 +83,7 @@ impl Verb {
         match self {
             Verb::Run(args) => args.call(session),
             Verb::Sh(args) => args.call(session),
+            Verb::Py(args) => args.call(session),
             Verb::Enter(args) => args.call(session),
             Verb::Fork(args) => args.call(session),
             Verb::Snapshot(args) => args.call(session),

@@ -10,6 +10,7 @@ mod many;
 mod network;
 mod pipes;
 mod promote;
+mod python;
 mod real;
 mod stages;
 mod transcripts;

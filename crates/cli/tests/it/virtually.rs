@@ -158,13 +158,11 @@ fn what_is_for_new_sandboxes_is_refused_for_one_that_exists() {
     assert_eq!(answer.status, 2, "{}", answer.err);
 }
 
-#[test]
-fn an_interrupt_ends_a_script_and_keeps_what_it_did() {
-    let world = project();
-    let script = "echo 1 > x; while :; do :; done";
+/// A run in memory without an end, interrupted as soon as that is possible.
+pub fn interrupted(world: &World, args: &[&str]) -> Answer {
     let mut child = world
         .command(FRACTAL)
-        .args(["sh", "--name", "v", "-c", script])
+        .args(args)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -182,7 +180,14 @@ fn an_interrupt_ends_a_script_and_keeps_what_it_did() {
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
-    let answer = Answer::from(child.wait_with_output().unwrap());
+    Answer::from(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn an_interrupt_ends_a_script_and_keeps_what_it_did() {
+    let world = project();
+    let script = "echo 1 > x; while :; do :; done";
+    let answer = interrupted(&world, &["sh", "--name", "v", "-c", script]);
     assert_eq!(answer.status, 130, "{}", answer.err);
     assert_eq!(world.ok(&["sh", "--in", "v", "-c", "cat x"]).out, "1\n");
 }
