@@ -174,8 +174,16 @@ pub fn interrupted(world: &World, args: &[&str]) -> Answer {
         let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
         mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|m| m & 2 != 0)
     };
-    while child.try_wait().unwrap().is_none() {
-        if held(&pid) {
+    // One that comes too early has no effect; one that comes when the first
+    // has had its effect would end the process by itself. So each has time.
+    for round in 0.. {
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        if round % 50 == 0 {
+            while !held(&pid) && child.try_wait().unwrap().is_none() {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
             world.command("kill").args(["-INT", &pid]).status().unwrap();
         }
         std::thread::sleep(std::time::Duration::from_millis(100));

@@ -102,12 +102,8 @@ impl Files {
             return if writes { Err(Errno::ROFS) } else { Ok(Slot::Library(library)) };
         }
         let there = match self.view.lstat(path) {
-            Ok(stat) if how.open & EXCLUSIVE != 0 && how.open & CREATE != 0 => {
-                return Err(if stat.kind == EntryKind::Symlink && how.open & ONLY_DIRECTORY != 0 {
-                    Errno::NOTDIR
-                } else {
-                    Errno::EXIST
-                });
+            Ok(_) if how.open & EXCLUSIVE != 0 && how.open & CREATE != 0 => {
+                return Err(Errno::EXIST);
             }
             Ok(stat) if stat.kind == EntryKind::Symlink && how.lookup & FOLLOW == 0 => {
                 return Err(Errno::LOOP);

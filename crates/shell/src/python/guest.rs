@@ -8,9 +8,11 @@ use super::imports;
 use std::sync::OnceLock;
 use wasmtime::{Engine, InstancePre, Linker, StoreLimits, StoreLimitsBuilder};
 
-/// What the interpreter may go down in its own calls: parser, compiler and
-/// `repr` recurse, and must meet Python's limit before this one.
-const GUEST_STACK_BYTES: usize = 32 << 20;
+/// What the interpreter may go down in its own calls. Functions of Python
+/// meet Python's limit before this one; data within data that C walks through
+/// meets this one first, and well before the end of the stack that the guest
+/// keeps in its own memory.
+const GUEST_STACK_BYTES: usize = 4 << 20;
 
 /// The same and room for the host's part of a call.
 const STACK_BYTES: usize = GUEST_STACK_BYTES + (4 << 20);

@@ -10,6 +10,7 @@
 
 mod abi;
 mod beside;
+mod calls;
 mod clock;
 mod files;
 mod guest;
