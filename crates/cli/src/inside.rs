@@ -113,6 +113,42 @@ impl Where {
     }
 }
 
+/// The flags of a run in memory that is given code: `sh` and `py`.
+#[derive(clap::Args)]
+pub struct InMemory {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    inside: Inside,
+    /// Say more: isolation and usage of the run
+    #[arg(short, long)]
+    pub verbose: bool,
+    #[command(flatten)]
+    bounds: Bounds,
+}
+
+impl InMemory {
+    /// Whether a new sandbox is made.
+    pub fn is_new(&self) -> bool {
+        self.target.is_new()
+    }
+
+    /// A run of this command in the virtual world.
+    pub fn run(self, command: Vec<String>, session: &Session) -> Result<fractal::Run, Error> {
+        self.target.check(&self.inside)?;
+        let is_new = self.is_new();
+        let mut run = self.target.of(fractal::Run {
+            command,
+            world: Some(World::Virtual),
+            ..self.inside.run(&self.bounds, session)?
+        });
+        if is_new {
+            run.template.get_or_insert_with(|| "virtual".to_owned());
+        }
+        Ok(run)
+    }
+}
+
 impl Inside {
     /// A run like this, still without a command.
     pub fn run(self, bounds: &Bounds, session: &Session) -> Result<fractal::Run, Error> {

@@ -30,6 +30,8 @@ mod commands;
 pub mod name;
 mod outcome;
 mod own;
+#[cfg(feature = "python")]
+mod python;
 mod settings;
 mod shell;
 

@@ -1,6 +1,6 @@
 //! What our own commands know besides their call.
 
-use crate::command::Command;
+use crate::command::{Command, Output};
 use fractal_fs::Tree;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,6 +10,11 @@ pub(crate) struct Own {
     pub(crate) user: String,
     /// What `snap` sealed in this session.
     pub(crate) snapshots: Mutex<BTreeMap<String, Tree>>,
+    #[cfg(feature = "python")]
+    pub(crate) python: crate::python::Bounds,
+    /// What a command had said when the script was stopped; bashkit forgets
+    /// it then, and where it would have gone.
+    pub(crate) last_words: Mutex<Option<Output>>,
     pub(crate) fork: Option<Arc<dyn Command>>,
     pub(crate) run_native: Option<Arc<dyn Command>>,
 }

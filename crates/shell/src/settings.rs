@@ -21,6 +21,9 @@ pub struct Settings {
     /// arrays, and what stands between two commands of a pipeline. Files
     /// have their own limit in the tree.
     pub memory_bytes_max: usize,
+    /// The most bytes that a Python program may take; without the feature
+    /// `python` there is none.
+    pub python_memory_bytes_max: usize,
     /// What the command `fork` does; only the engine around the shell knows.
     pub fork: Option<Arc<dyn Command>>,
     /// What the command `run-native` does.
@@ -36,6 +39,7 @@ impl Default for Settings {
             output_bytes_max: 16 << 20,
             time_max: Duration::from_secs(120),
             memory_bytes_max: 256 << 20,
+            python_memory_bytes_max: 512 << 20,
             fork: None,
             run_native: None,
         }

@@ -20,6 +20,7 @@ mod list;
 mod log;
 mod mount;
 mod promote;
+mod py;
 mod reject;
 mod rollback;
 mod run;
@@ -43,6 +44,7 @@ use fractal::{Code, Error, Reply};
 pub enum Verb {
     Run(run::Run),
     Sh(sh::Sh),
+    Py(py::Py),
     Enter(enter::Enter),
     Mount(mount::Mount),
     Fork(fork::Fork),
@@ -83,6 +85,7 @@ impl Verb {
         match self {
             Verb::Run(args) => args.call(session),
             Verb::Sh(args) => args.call(session),
+            Verb::Py(args) => args.call(session),
             Verb::Enter(args) => args.call(session),
             Verb::Mount(args) => args.call(session),
             Verb::Fork(args) => args.call(session),

@@ -145,6 +145,12 @@ fn input(style: Style) -> Result<OwnedFd, Error> {
         .map_err(|error| Error::internal(format!("cannot open /dev/null: {error}")))
 }
 
+/// All of our input as text: a script or a program, as `what` says.
+pub fn read_stdin(what: &str) -> Result<String, Error> {
+    io::read_to_string(io::stdin())
+        .map_err(|error| Error::invalid(format!("cannot read the {what}: {error}")))
+}
+
 pub fn own(stream: impl AsFd) -> Result<OwnedFd, Error> {
     stream
         .as_fd()

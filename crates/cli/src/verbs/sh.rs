@@ -1,11 +1,9 @@
-use super::run::{Style, carry_out, own, remarks};
-use crate::bounds::Bounds;
+use super::run::{Style, carry_out, own, read_stdin, remarks};
 use crate::failure::Failure;
-use crate::inside::{Inside, Target};
+use crate::inside::InMemory;
 use crate::session::Session;
-use fractal::model::World;
 use fractal::{Error, RunIo};
-use std::io::{self, BufRead, IsTerminal, Read, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 
 /// Run a shell script in memory, with nothing of this machine in reach
 ///
@@ -25,18 +23,11 @@ pub struct Sh {
     #[arg(short, value_name = "SCRIPT")]
     command: Option<String>,
     #[command(flatten)]
-    target: Target,
-    #[command(flatten)]
-    inside: Inside,
-    /// Say more: isolation and usage of the run
-    #[arg(short, long)]
-    verbose: bool,
+    with: InMemory,
     /// A file of this machine with the script, and the script's arguments; after
     /// `-c` arguments only
     #[arg(trailing_var_arg = true, value_name = "FILE")]
     words: Vec<String>,
-    #[command(flatten)]
-    bounds: Bounds,
 }
 
 impl Sh {
@@ -54,28 +45,21 @@ impl Sh {
                 script
             }
             None if typed => String::new(),
-            None if words.is_empty() => from_stdin()?,
+            None if words.is_empty() => read_stdin("script")?,
             None => from_file(&words[0])?,
         };
-        self.target.check(&self.inside)?;
-        let is_new = self.target.is_new();
-        let mut run = self.target.of(fractal::Run {
-            command: ["sh", "-c", &script].map(str::to_owned).into_iter().chain(words).collect(),
-            world: Some(World::Virtual),
-            ..self.inside.run(&self.bounds, session)?
-        });
-        if is_new {
-            run.template.get_or_insert_with(|| "virtual".to_owned());
-        }
+        let (is_new, verbose) = (self.with.is_new(), self.with.verbose);
+        let command = ["sh", "-c", &script].map(str::to_owned).into_iter().chain(words).collect();
+        let mut run = self.with.run(command, session)?;
         let (engine, caller) = (session.engine()?, session.caller()?);
-        let style = Style { verbose: self.verbose, ..Style::default() };
+        let style = Style { verbose, ..Style::default() };
         if !typed {
             return carry_out(session, &engine, &caller, run, style);
         }
         run.command = vec!["sh".to_owned()];
         let io = RunIo::session(Box::new(ask), own(io::stdout())?, own(io::stderr())?);
         let reply = engine.run(&caller, run, io)?;
-        remarks(session, &reply, is_new, self.verbose);
+        remarks(session, &reply, is_new, verbose);
         Ok((reply.exit & 0xff) as u8)
     }
 }
@@ -102,14 +86,6 @@ fn ask(cwd: &str) -> Option<String> {
         "exit" | "logout" => None,
         _ => Some(typed),
     }
-}
-
-fn from_stdin() -> Result<String, Error> {
-    let mut script = String::new();
-    io::stdin()
-        .read_to_string(&mut script)
-        .map_err(|error| Error::invalid(format!("cannot read the script: {error}")))?;
-    Ok(script)
 }
 
 fn from_file(path: &str) -> Result<String, Error> {

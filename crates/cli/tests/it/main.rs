@@ -11,6 +11,7 @@ mod mounting;
 mod network;
 mod pipes;
 mod promote;
+mod python;
 mod real;
 mod stages;
 mod transcripts;

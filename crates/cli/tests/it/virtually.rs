@@ -158,13 +158,11 @@ fn what_is_for_new_sandboxes_is_refused_for_one_that_exists() {
     assert_eq!(answer.status, 2, "{}", answer.err);
 }
 
-#[test]
-fn an_interrupt_ends_a_script_and_keeps_what_it_did() {
-    let world = project();
-    let script = "echo 1 > x; while :; do :; done";
+/// A run in memory without an end, interrupted as soon as that is possible.
+pub fn interrupted(world: &World, args: &[&str]) -> Answer {
     let mut child = world
         .command(FRACTAL)
-        .args(["sh", "--name", "v", "-c", script])
+        .args(args)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -176,13 +174,28 @@ fn an_interrupt_ends_a_script_and_keeps_what_it_did() {
         let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
         mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|m| m & 2 != 0)
     };
-    while child.try_wait().unwrap().is_none() {
-        if held(&pid) {
+    // One that comes too early has no effect; one that comes when the first
+    // has had its effect would end the process by itself. So each has time.
+    for round in 0.. {
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        if round % 50 == 0 {
+            while !held(&pid) && child.try_wait().unwrap().is_none() {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
             world.command("kill").args(["-INT", &pid]).status().unwrap();
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
-    let answer = Answer::from(child.wait_with_output().unwrap());
+    Answer::from(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn an_interrupt_ends_a_script_and_keeps_what_it_did() {
+    let world = project();
+    let script = "echo 1 > x; while :; do :; done";
+    let answer = interrupted(&world, &["sh", "--name", "v", "-c", script]);
     assert_eq!(answer.status, 130, "{}", answer.err);
     assert_eq!(world.ok(&["sh", "--in", "v", "-c", "cat x"]).out, "1\n");
 }

@@ -9,7 +9,7 @@ use bashkit::{
     Builtin, BuiltinContext, ExecResult, ExecutionBudget, ExecutionPlan, Result, SubCommand,
 };
 use fractal_fs::Vfs;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// What all commands of a session share.
 #[derive(Clone)]
@@ -29,6 +29,22 @@ pub(super) struct Registered {
 pub(super) struct OurOwn {
     pub(super) command: &'static OwnCommand,
     pub(super) shared: Shared,
+}
+
+impl Shared {
+    /// Takes what a stopped command said last.
+    pub(super) fn last_words(&self) -> Option<crate::Output> {
+        self.own.last_words.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// What a command answers; kept aside if the script is over by now.
+fn answered(call: &Call, output: crate::Output) -> ExecResult {
+    if call.stopped() {
+        let mut words = call.own.last_words.lock().unwrap_or_else(PoisonError::into_inner);
+        *words = Some(output.clone());
+    }
+    result(output)
 }
 
 fn budget(ctx: &BuiltinContext) -> Option<ExecutionBudget> {
@@ -68,7 +84,9 @@ fn result(output: crate::Output) -> ExecResult {
 #[async_trait]
 impl Builtin for Registered {
     async fn execute(&self, ctx: BuiltinContext<'_>) -> Result<ExecResult> {
-        Ok(result(with_call(&self.name, &self.shared, &ctx, |call| self.command.call(call))))
+        Ok(with_call(&self.name, &self.shared, &ctx, |call| {
+            answered(call, self.command.call(call))
+        }))
     }
 }
 
@@ -76,7 +94,7 @@ impl Builtin for Registered {
 impl Builtin for OurOwn {
     async fn execute(&self, ctx: BuiltinContext<'_>) -> Result<ExecResult> {
         let command = self.command;
-        Ok(result(with_call(command.name, &self.shared, &ctx, command.call)))
+        Ok(with_call(command.name, &self.shared, &ctx, |call| answered(call, (command.call)(call))))
     }
 
     async fn execution_plan(&self, ctx: &BuiltinContext<'_>) -> Result<Option<ExecutionPlan>> {

@@ -80,6 +80,12 @@ impl Session {
         let own = Own {
             user: settings.user.clone(),
             snapshots: Mutex::default(),
+            last_words: Mutex::default(),
+            #[cfg(feature = "python")]
+            python: crate::python::Bounds {
+                memory_bytes_max: settings.python_memory_bytes_max,
+                said_bytes_max: settings.memory_bytes_max,
+            },
             fork: settings.fork.clone(),
             run_native: settings.run_native.clone(),
         };
@@ -141,6 +147,7 @@ impl Session {
         let (stdout, stderr) = (Kept::new(self.output_bytes_max), Kept::new(self.output_bytes_max));
         let options = ExecOptions::new().stdin(StreamData::from(stdin.to_vec()));
         let (out, err) = (stdout.clone(), stderr.clone());
+        self.shared.last_words();
         // On the script's first line, so that its lines keep their numbers.
         let set: String = self.options.iter().map(|name| format!("set -o {name}; ")).collect();
         let script = format!("{set}{script}");
@@ -157,6 +164,10 @@ impl Session {
         }
         let out_of_memory =
             matches!(&done, Err(bashkit::Error::ResourceLimit(LimitExceeded::Memory(_))));
+        if let (Err(_), Some(words)) = (&done, self.shared.last_words()) {
+            // What does not fit is cut, as ever.
+            let _ = stdout.add(&words.stdout).and_then(|()| stderr.add(&words.stderr));
+        }
         let mut outcome = outcome(done, stdout, stderr);
         if outcome.ended != Ended::Exited {
             self.end_jobs();

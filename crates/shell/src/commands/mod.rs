@@ -88,6 +88,10 @@ pub(crate) static ALL: &[OwnCommand] = &[
     plain("mounts", mounts::call),
     partly("mv", mv::call, mv::instead),
     partly("patch", patch::call, patch::instead),
+    #[cfg(feature = "python")]
+    plain("python", crate::python::call),
+    #[cfg(feature = "python")]
+    plain("python3", crate::python::call),
     plain("run-native", fork::call),
     partly("seq", seq::call, seq::instead),
     plain("snap", snap::call),

@@ -3,9 +3,12 @@
 
 mod cancel;
 mod commands;
+mod compare;
 mod escape;
 mod limits;
 mod oracle;
+#[cfg(feature = "python")]
+mod python;
 mod sessions;
 
 use fractal_fs::Vfs;

@@ -180,12 +180,16 @@ fn settings(caller: &Caller, run: &Run, place: &Place) -> Result<Settings> {
     env.extend(given.map(|(name, value)| (name.clone(), value.clone())));
     let limits = &place.policy.limits;
     let output = limits.output_bytes.unwrap_or(CAPTURE_BYTES_MAX as u64 * 16);
+    let shell = Settings::default();
+    let memory = limits.memory_bytes.and_then(|bytes| usize::try_from(bytes).ok());
+    let python = shell.python_memory_bytes_max;
     Ok(Settings {
         env,
         cwd: utf8(cwd)?,
         output_bytes_max: usize::try_from(output).unwrap_or(usize::MAX),
         time_max: limits.time_ms.map_or(TIME_MAX, Duration::from_millis),
-        ..Settings::default()
+        python_memory_bytes_max: memory.map_or(python, |most| most.min(python)),
+        ..shell
     })
 }
 
