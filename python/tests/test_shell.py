@@ -91,6 +91,8 @@ def test_one_session_runs_one_script_at_a_time(vfs: Vfs) -> None:
     shell = Shell(vfs)
     inside = threading.Event()
     shell.register("wait", lambda call: inside.set())
+    shell.register("itself", lambda call: shell.cwd)
+    assert "already" in shell.run("itself").stderr
     runner = threading.Thread(target=shell.run, args=("wait; while :; do :; done",))
     runner.start()
     assert inside.wait(10)

@@ -18,7 +18,9 @@ pub struct Commands(Mutex<BTreeMap<String, Arc<Py<PyAny>>>>);
 impl Commands {
     pub fn add(&self, name: &str, command: Py<PyAny>) -> PyResult<()> {
         check(name, &command)?;
-        self.all().insert(name.to_owned(), Arc::new(command));
+        let old = self.all().insert(name.to_owned(), Arc::new(command));
+        // What ends with the old one may want the commands as well.
+        drop(old);
         Ok(())
     }
 

@@ -2,15 +2,15 @@
 
 use crate::command::{Callable, check};
 use crate::data::{Data, Variables};
+use crate::errors::of_fs;
 use crate::interrupt::interruptible;
-use crate::path::work;
 use crate::vfs::Vfs;
 use fractal_shell::{Canceller, Ended, Outcome, Output, Settings};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 /// What a shell starts with.
@@ -74,15 +74,7 @@ impl Shell {
         stdin: Option<Data>,
     ) -> PyResult<CommandResult> {
         let input = stdin.map_or_else(bytes::Bytes::new, |data| data.0);
-        let mut shell = match self.shell.try_lock() {
-            Ok(shell) => shell,
-            Err(TryLockError::Poisoned(shell)) => shell.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                return Err(PyRuntimeError::new_err(
-                    "this shell runs a script already; fork the view or make another Shell",
-                ));
-            }
-        };
+        let mut shell = self.hold()?;
         let shell = &mut *shell;
         let canceller = self.canceller.clone();
         interruptible(py, move || shell.run(script, &input), move || canceller.cancel())
@@ -97,34 +89,47 @@ impl Shell {
     /// Makes a callable known as a command; see ``Vfs.register``.
     fn register(&self, py: Python<'_>, name: &str, command: Py<PyAny>) -> PyResult<()> {
         check(name, &command)?;
-        self.with(py, |shell| shell.register(name, Callable(Arc::new(command))));
-        Ok(())
+        self.with(py, |shell| shell.register(name, Callable(Arc::new(command))))
     }
 
     /// The directory that the next script starts in.
     #[getter]
-    fn cwd(&self, py: Python<'_>) -> String {
+    fn cwd(&self, py: Python<'_>) -> PyResult<String> {
         self.with(py, |shell| shell.cwd())
     }
 
     /// Goes to a directory, which must be there.
     fn cd(&self, py: Python<'_>, path: &str) -> PyResult<()> {
-        work(py, || self.shell.lock().unwrap_or_else(PoisonError::into_inner).set_cwd(path))
+        self.with(py, |shell| shell.set_cwd(path))?.map_err(of_fs)
     }
 
     /// Sets and exports a variable.
-    fn set_env(&self, py: Python<'_>, name: &str, value: &str) {
-        self.with(py, |shell| shell.set_env(name, value));
+    fn set_env(&self, py: Python<'_>, name: &str, value: &str) -> PyResult<()> {
+        self.with(py, |shell| shell.set_env(name, value))
     }
 }
 
 impl Shell {
+    /// The session, unless a script runs in it: a command of that script
+    /// would wait for itself.
+    fn hold(&self) -> PyResult<MutexGuard<'_, fractal_shell::Shell>> {
+        match self.shell.try_lock() {
+            Ok(shell) => Ok(shell),
+            Err(TryLockError::Poisoned(shell)) => Ok(shell.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(PyRuntimeError::new_err(
+                "this shell runs a script already; fork the view or make another Shell",
+            )),
+        }
+    }
+
     fn with<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut fractal_shell::Shell) -> T + Send,
-    ) -> T {
-        py.detach(|| work(&mut self.shell.lock().unwrap_or_else(PoisonError::into_inner)))
+    ) -> PyResult<T> {
+        let mut shell = self.hold()?;
+        let shell = &mut *shell;
+        Ok(py.detach(|| work(shell)))
     }
 }
 

@@ -1,11 +1,11 @@
 //! Going through a tree, directory by directory.
 
-use crate::path::{below, text, work};
+use crate::path::{self, Place, below, text, work};
 use fractal::model::EntryKind;
 use fractal_fs::Vfs;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One directory: where it is, its directories, and everything else in it.
 type Step<'py> = (Bound<'py, PyString>, Bound<'py, PyList>, Bound<'py, PyList>);
@@ -29,6 +29,10 @@ impl Walk {
     pub fn new(view: Vfs, top: Vec<u8>) -> Walk {
         Walk { view, state: Mutex::new(State { waiting: vec![top], last: None }) }
     }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[pymethods]
@@ -38,16 +42,18 @@ impl Walk {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Step<'py>>> {
-        let next = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((dir, names)) = state.last.take() {
-                let start = state.waiting.len();
-                for name in names.bind(py) {
-                    let name: crate::path::Place = name.extract()?;
-                    state.waiting.push(below(&dir, name.bytes()));
-                }
-                state.waiting[start..].reverse();
+        // Python decides what the names are; no lock is held meanwhile.
+        let mut below = Vec::new();
+        let last = self.state().last.take();
+        if let Some((dir, names)) = last {
+            for name in names.bind(py) {
+                let name: Place = name.extract()?;
+                below.push(path::below(&dir, name.bytes()));
             }
+        }
+        let next = {
+            let mut state = self.state();
+            state.waiting.extend(below.into_iter().rev());
             state.waiting.pop()
         };
         let Some(dir) = next else { return Ok(None) };
@@ -58,8 +64,7 @@ impl Walk {
             into.append(text(py, entry.name.bytes()))?;
         }
         let shown = text(py, &dir);
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.last = Some((dir, dirs.clone().unbind()));
+        self.state().last = Some((dir, dirs.clone().unbind()));
         Ok(Some((shown, dirs, others)))
     }
 }
