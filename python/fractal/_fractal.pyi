@@ -145,6 +145,15 @@ class Vfs:
         env: Mapping[str, str] | None = None,
         cwd: str = "/",
     ) -> CommandResult: ...
+    def python(
+        self,
+        code: str,
+        *args: str,
+        timeout: float = 120.0,
+        stdin: Data | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str = "/",
+    ) -> CommandResult: ...
     def register(self, name: str, command: Callable[[Call], Answer]) -> None: ...
     # In and out.
     @staticmethod

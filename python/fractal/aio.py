@@ -7,6 +7,7 @@ goes on meanwhile. What is not here takes no time: use ``sync``.
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -135,6 +136,20 @@ class Vfs:
         """Runs a script; cancelling the task stops it."""
         shell = Shell(self, timeout=timeout, env=env, cwd=cwd)
         return await shell.run(script, stdin=stdin)
+
+    async def python(
+        self,
+        code: str,
+        *args: str,
+        timeout: float = 120.0,
+        stdin: Data | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str = "/",
+    ) -> CommandResult:
+        """Runs a Python program; cancelling the task stops it."""
+        shell = Shell(self, timeout=timeout, env=env, cwd=cwd)
+        words = " ".join(shlex.quote(word) for word in (code, *args))
+        return await shell.run(f"python3 -c {words}", stdin=stdin)
 
     async def export_dir(self, dir: Path, path: Path = "/") -> None:
         await asyncio.to_thread(self.sync.export_dir, dir, path)

@@ -22,6 +22,7 @@ def test_calls_are_awaited() -> None:
         assert await fork.changes(fork) == []
         assert [step async for step in vfs.walk()] == [("/", ["d"], []), ("/d", [], ["a"])]
         assert (await vfs.exec("cat /d/*", env={})).stdout == "1"
+        assert (await vfs.python("import sys; print(sys.argv[1])", "it's")).stdout == "it's\n"
         assert await vfs.list("/d") == ["a"] and await vfs.glob("/*/a") == ["/d/a"]
         with pytest.raises(FileNotFoundError):
             await vfs.stat("/none")

@@ -137,3 +137,25 @@ def test_an_interrupt_ends_a_script() -> None:
         started.send_signal(signal.SIGINT)
         out, _ = started.communicate(timeout=60)
         assert out == "interrupted fine\n" and started.returncode == 0
+
+
+def test_python_runs_over_the_view(vfs: Vfs) -> None:
+    vfs.write("/numbers.json", "[1, 2, 3]")
+    code = """
+import json, sys
+total = sum(json.load(open("/numbers.json")))
+print(total, sys.argv[1:], sys.stdin.read())
+open("/total", "w").write(str(total))
+sys.exit(7)
+"""
+    done = vfs.python(code, "it's", "b c", stdin="in")
+    assert (done.stdout, done.exit_code) == ("6 [\"it's\", 'b c'] in\n", 7), done.stderr
+    assert vfs.read_text("/total") == "6"
+    assert vfs.exec("python3 -c 'print(1)' | cat").stdout == "1\n"
+
+
+def test_python_reaches_nothing_of_the_host_and_ends_in_time(vfs: Vfs) -> None:
+    done = vfs.python("import os; print(os.path.exists('/etc/passwd'), dict(os.environ).get('HOME'))")
+    assert done.stdout.startswith("False"), done.stdout
+    assert vfs.python("while True: pass", timeout=0.5).exit_code == 124
+    assert "ZeroDivisionError" in vfs.python("1 / 0").stderr

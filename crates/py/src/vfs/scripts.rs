@@ -29,6 +29,33 @@ impl Vfs {
         Shell::start(self, start)?.run(py, script, stdin)
     }
 
+    /// Runs a Python program over the view: CPython in WebAssembly, with its
+    /// standard library and nothing of the host. A program that fails, is
+    /// stopped or takes too long is no exception: look at ``exit_code``.
+    ///
+    /// :param args: ``sys.argv[1:]``
+    /// :param timeout: seconds, after which it is ended with status 124
+    /// :param stdin: what it finds on its standard input
+    /// :param env: its environment
+    /// :param cwd: where it starts
+    #[pyo3(signature = (code, *args, timeout = 120.0, stdin = None, env = None, cwd = "/"))]
+    #[expect(clippy::too_many_arguments, reason = "they are Python's keywords")]
+    fn python(
+        &self,
+        py: Python<'_>,
+        code: &str,
+        args: Vec<String>,
+        timeout: f64,
+        stdin: Option<Data>,
+        env: Option<Variables>,
+        cwd: &str,
+    ) -> PyResult<CommandResult> {
+        let words = std::iter::once(code).chain(args.iter().map(String::as_str));
+        let quoted = words.map(|word| format!(" '{}'", word.replace('\'', "'\\''")));
+        let script = format!("python3 -c{}", quoted.collect::<String>());
+        self.exec(py, &script, timeout, stdin, env, cwd)
+    }
+
     /// Makes a callable known to scripts as a command. It gets a ``Call`` and
     /// returns text or bytes for standard output, a ``CommandResult``, an exit
     /// status or ``None``; an exception is a message on standard error and
