@@ -2,9 +2,12 @@
 //!
 //! bashkit is the shell language and most of the commands; [`files`] shows
 //! it our tree, [`call`] shows it our commands. It is built without network,
-//! host files and language runtimes, and nothing here adds them.
+//! host files and language runtimes, and nothing here adds them; of its crate
+//! with CPython in it we take the bytes alone.
 
 mod call;
+#[cfg(feature = "python")]
+pub(crate) mod cpython;
 mod devices;
 mod files;
 mod memory;

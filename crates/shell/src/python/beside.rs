@@ -2,7 +2,7 @@
 //! library it was built with, and the few devices that programs expect.
 
 use super::abi::{DIRECTORY, Done, Errno, FileStat, REGULAR};
-use bashkit_cpython_wasm::{STDLIB_ZIP, STDLIB_ZIP_PATH};
+use crate::adapter::cpython::{STDLIB_ZIP, STDLIB_ZIP_PATH};
 
 /// Inodes of the tree are counted from 1 up.
 const INODE: u64 = u64::MAX;

@@ -5,6 +5,7 @@ use super::abi::{Done, Errno};
 use super::clock::Clock;
 use super::files::Files;
 use super::imports;
+use crate::adapter::cpython;
 use std::sync::OnceLock;
 use wasmtime::{Engine, InstancePre, Linker, StoreLimits, StoreLimitsBuilder};
 
@@ -95,11 +96,11 @@ pub(super) fn interpreter() -> Result<&'static Interpreter, &'static str> {
 }
 
 fn load() -> wasmtime::Result<Interpreter> {
-    let mut config = bashkit_cpython_wasm::engine_config();
+    let mut config = cpython::engine_config();
     config.max_wasm_stack(GUEST_STACK_BYTES);
     config.async_stack_size(STACK_BYTES);
     let engine = Engine::new(&config)?;
-    let module = bashkit_cpython_wasm::load_module(&engine)?;
+    let module = cpython::load_module(&engine)?;
     let mut linker = Linker::new(&engine);
     imports::link(&mut linker)?;
     let start = linker.instantiate_pre(&module)?;
