@@ -12,13 +12,15 @@ impl Vfs {
     /// A view of its own that starts with what this one shows now, under the
     /// same rules and with the same mounts and commands. Takes no time,
     /// however large the view is.
-    fn fork(&self, py: Python<'_>) -> Vfs {
-        py.detach(|| Vfs { view: self.view.fork(), commands: self.commands.copy() })
+    fn fork(&self) -> Vfs {
+        // Letting go of the interpreter would take longer than a fork does,
+        // and nobody who holds the view's lock waits for the interpreter.
+        Vfs { view: self.view.fork(), commands: self.commands.copy() }
     }
 
     /// What it shows now, sealed.
-    fn snapshot(&self, py: Python<'_>) -> Snapshot {
-        py.detach(|| Snapshot(self.view.tree()))
+    fn snapshot(&self) -> Snapshot {
+        Snapshot(self.view.tree())
     }
 
     /// Shows a snapshot from now on. One that was made under other mounts is
@@ -29,9 +31,8 @@ impl Vfs {
     }
 
     /// A view of its own that starts with a snapshot, under our rules.
-    fn at(&self, py: Python<'_>, snapshot: PyRef<'_, Snapshot>) -> Vfs {
-        let tree = snapshot.0.clone();
-        py.detach(|| Vfs { view: self.view.at(&tree), commands: self.commands.copy() })
+    fn at(&self, snapshot: PyRef<'_, Snapshot>) -> Vfs {
+        Vfs { view: self.view.at(&snapshot.0), commands: self.commands.copy() }
     }
 
     /// Counts changes from here on.
