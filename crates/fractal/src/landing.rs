@@ -6,17 +6,38 @@ use fractal_jail::layer::Writer;
 use fractal_model::{Change, ChangeKind, EntryKind, Result, SandboxPath};
 use std::io::Read;
 
-/// Writes one changed entry as it is in the view.
-pub fn put(vfs: &Vfs, writer: &Writer<'_>, change: &Change) -> Result<()> {
+/// Writes what changed into a layer that holds none of it yet: what goes before
+/// what comes, so that a file can take a directory's place, and the modes of
+/// directories last, since one may keep us from writing what lies in it.
+/// `turned` says which entries are of another kind than before.
+pub fn land(
+    vfs: &Vfs,
+    writer: &Writer<'_>,
+    list: &[Change],
+    turned: impl Fn(&Change) -> Result<bool>,
+) -> Result<()> {
+    for change in list.iter().rev() {
+        if change.kind == ChangeKind::Deleted || turned(change)? {
+            writer.delete(&change.path)?;
+        }
+    }
+    let there = || list.iter().filter(|change| change.kind != ChangeKind::Deleted);
+    for change in there() {
+        put(vfs, writer, change)?;
+    }
+    for change in there().filter(|change| change.entry == EntryKind::Directory) {
+        let meta = vfs.lstat(shown(&change.path))?.meta;
+        writer.attributes(&change.path, meta.mode, (meta.uid, meta.gid))?;
+    }
+    Ok(())
+}
+
+fn put(vfs: &Vfs, writer: &Writer<'_>, change: &Change) -> Result<()> {
     let path = shown(&change.path);
     let stat = vfs.lstat(&path)?;
     let (mode, owner) = (stat.meta.mode, (stat.meta.uid, stat.meta.gid));
     match change.entry {
-        EntryKind::Directory if change.kind == ChangeKind::Modified => {
-            writer.directory(&change.path, mode, owner)?;
-            writer.attributes(&change.path, mode, owner)?;
-        }
-        EntryKind::Directory => writer.directory(&change.path, mode, owner)?,
+        EntryKind::Directory => writer.directory(&change.path, mode | 0o700, owner)?,
         EntryKind::Symlink => writer.symlink(&change.path, &vfs.read_link(&path)?)?,
         EntryKind::File | EntryKind::Special => {
             let mut content = Content { vfs, path: &path, at: 0, size: stat.size };

@@ -8,9 +8,10 @@
 use crate::view::path_of;
 use bytes::Bytes;
 use fractal_fs::{Ask, Fault, Item, ItemKind, Kind, READ_BYTES_MAX, Source, Stamp, read_range};
-use fractal_jail::layer::{DirEntry, LayerError, View};
+use fractal_jail::layer::{DirEntry, LayerError, View, nanoseconds};
 use fractal_model::{EntryKind, SandboxPath};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// What a sandbox shows, for a view in memory.
@@ -44,11 +45,17 @@ impl Project {
         self.project.components().nth(at.components().count()).map(<[u8]>::to_vec)
     }
 
-    fn part(&self, at: &SandboxPath, range: Range<u64>) -> Result<Bytes, Fault> {
+    /// A part of the file that was listed. The view knows its size: another
+    /// one, or one that was edited since, would be read as neither.
+    fn part(&self, at: &SandboxPath, range: Range<u64>, ask: &Ask) -> Result<Bytes, Fault> {
         let file = self.view(at).open_file(at).map_err(fault)?;
         let meta = file.metadata();
-        let size = meta.map_err(|error| Fault::because(Kind::Source, error.to_string()))?.len();
-        read_range(&file, range, size)
+        let meta = meta.map_err(|error| Fault::because(Kind::Source, error.to_string()))?;
+        let modified_ns = nanoseconds(meta.mtime(), meta.mtime_nsec());
+        if ask.stamp.is_some_and(|before| before != stamp(meta.ino(), modified_ns)) {
+            return Err(Fault::because(Kind::Source, "it was changed on the host meanwhile"));
+        }
+        read_range(&file, range, meta.len())
     }
 }
 
@@ -79,8 +86,8 @@ impl Source for Project {
         Ok(items)
     }
 
-    fn read(&self, at: &SandboxPath, _: &Ask) -> Result<Bytes, Fault> {
-        let bytes = self.part(at, 0..READ_BYTES_MAX + 1)?;
+    fn read(&self, at: &SandboxPath, ask: &Ask) -> Result<Bytes, Fault> {
+        let bytes = self.part(at, 0..READ_BYTES_MAX + 1, ask)?;
         match bytes.len() as u64 > READ_BYTES_MAX {
             true => Err(Fault::new(Kind::TooLarge)),
             false => Ok(bytes),
@@ -91,10 +98,10 @@ impl Source for Project {
         &self,
         at: &SandboxPath,
         range: Range<u64>,
-        _: &Ask,
+        ask: &Ask,
     ) -> Result<Option<Bytes>, Fault> {
         let end = range.end.min(range.start.saturating_add(READ_BYTES_MAX));
-        self.part(at, range.start..end).map(Some)
+        self.part(at, range.start..end, ask).map(Some)
     }
 }
 
@@ -111,10 +118,14 @@ fn item(DirEntry { name, entry }: DirEntry) -> Option<Item> {
         mode: Some(entry.mode),
         owner: Some((entry.uid, entry.gid)),
         modified_ns: Some(entry.mtime_ns),
-        stamp: Some(Stamp(
-            u128::from(entry.inode().1) << 64 | entry.ctime_ns as u128 & u128::from(u64::MAX),
-        )),
+        stamp: Some(stamp(entry.inode().1, entry.mtime_ns)),
     })
+}
+
+/// When it was changed does not count: a layer's files get another name now and
+/// then, which is no edit.
+fn stamp(inode: u64, modified_ns: i64) -> Stamp {
+    Stamp(u128::from(inode) << 64 | u128::from(modified_ns as u64))
 }
 
 fn fault(error: LayerError) -> Fault {

@@ -190,7 +190,12 @@ impl Vfs {
 
     /// Cuts a file, or stretches it with zeros.
     pub fn truncate(&self, path: impl AsRef<[u8]>, len: u64) -> Result<(), FsError> {
-        self.edit_file(path.as_ref(), Need::Write, 0, |content| content.resize(len))
+        let path = path.as_ref();
+        match len {
+            // What is cut away need not be asked for.
+            0 => self.edit_from(path, Need::Write, 0, false, |content| content.resize(0)),
+            len => self.edit_file(path, Need::Write, 0, |content| content.resize(len)),
+        }
     }
 
     /// Makes a hole: zeros that take no memory. The size stays.
@@ -206,6 +211,17 @@ impl Vfs {
         path: &[u8],
         need: Need,
         more: u64,
+        edit: impl FnMut(&mut Content) -> Result<(), Fault>,
+    ) -> Result<(), FsError> {
+        self.edit_from(path, need, more, true, edit)
+    }
+
+    fn edit_from(
+        &self,
+        path: &[u8],
+        need: Need,
+        more: u64,
+        loads: bool,
         mut edit: impl FnMut(&mut Content) -> Result<(), Fault>,
     ) -> Result<(), FsError> {
         let now = now_ns();
@@ -219,7 +235,10 @@ impl Vfs {
             // What is still at its source is loaded before anything changes,
             // and counts from then on.
             let lazy = matches!(file.content, Content::Lazy(_));
-            let loaded = lazy.then(|| answers.content(&file.content)).transpose()?;
+            let loaded = match lazy && loads {
+                true => Some(answers.content(&file.content)?),
+                false => lazy.then(|| Content::Whole(Bytes::new())),
+            };
             let size = loaded.as_ref().and_then(Content::len).unwrap_or(0);
             if more + size > 0 {
                 state.check_room(more + size + BLOCK_BYTES.min(more * 16), 0)?;

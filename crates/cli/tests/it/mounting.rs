@@ -192,3 +192,20 @@ fn places_that_cannot_be_are_refused() {
     let answer = world.fractal(&["mount", "--path", "/none", "v", dir.to_str().unwrap()]);
     assert_eq!(answer.status, 6, "{}", answer.err);
 }
+
+#[test]
+fn what_the_host_changes_meanwhile_is_never_shown_in_part() {
+    let Some((world, dir)) = mountable() else { return };
+    world.write("edited", "12345678\n");
+    let mounting = Mounting::start(&world, &["v"], &dir);
+    assert_eq!(std::fs::metadata(dir.join("edited")).unwrap().len(), 9);
+    world.write("edited", "longer than it was before\n");
+    assert!(std::fs::read(dir.join("edited")).is_err(), "neither the old nor the new");
+    std::fs::write(dir.join("edited"), "ours\n").unwrap();
+    assert_eq!(std::fs::read_to_string(dir.join("edited")).unwrap(), "ours\n");
+    // Nobody else's process is ended for a drop.
+    let answer = world.fractal(&["drop", "v"]);
+    assert!(answer.status != 0 && answer.err.contains("umount"), "{}", answer.err);
+    assert_eq!(mounting.unmount(&world).status, 0);
+    assert_eq!(world.ok(&["sh", "--in", "v", "-c", "cat edited"]).out, "ours\n");
+}

@@ -268,8 +268,9 @@ fn a_script_calls_real_programs_on_its_files() {
     assert!(status.contains("D\tb.txt") && status.contains("A\tmade"), "{status}");
     assert_eq!(world.ok(&["list", "--json"]).out.matches("\"name\":").count(), 1);
     // A program that has no end meets the script's.
-    let answer = world.fractal(&["sh", "--in", "v", "--time", "1s", "-c", "run-native sleep 600"]);
-    assert_eq!(answer.status, 124, "{}", answer.err);
+    let endless = "run-native sleep 600; echo after";
+    let answer = world.fractal(&["sh", "--in", "v", "--time", "1s", "-c", endless]);
+    assert_eq!((answer.status, answer.out.as_str()), (124, ""), "{}", answer.err);
 }
 
 #[test]
@@ -343,4 +344,74 @@ fn a_fork_can_change_worlds() {
     }
     let answer = world.ok(&["run", "--in", "w", "--json", "--", "cat", "x"]);
     assert!(answer.out.contains("\"virtual\""), "{}", answer.out);
+}
+
+#[test]
+fn scripts_that_wait_for_each_other_lose_nothing() {
+    let world = project();
+    world.ok(&["sh", "--name", "v", "-c", "echo 0 > log"]);
+    let start = |number: u32| {
+        let script = format!("echo {number} >> log; echo {number} > f{number}");
+        let mut command = world.command(FRACTAL);
+        command.args(["sh", "--in", "v", "-c", &script]).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let all: Vec<_> = (1..=6).map(start).collect();
+    for mut child in all {
+        assert!(child.wait().unwrap().success());
+    }
+    let look = "sort log | tr '\\n' ' '; ls f* | wc -l";
+    assert_eq!(world.ok(&["sh", "--in", "v", "-c", look]).out, "0 1 2 3 4 5 6 6\n");
+    if able() {
+        // The same behind a real program.
+        let native =
+            "echo n >> log; touch ready; while ! test -e go; do sleep 0.05; done; echo m >> log";
+        let mut native = world
+            .command(FRACTAL)
+            .args(["run", "--native", "--in", "v", "--", "sh", "-c", native])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        while !world.fractal(&["diff", "v", "--name-status"]).out.contains("ready") {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        let mut script = start(7);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        world.ok(&["run", "--native", "--in", "v", "--", "touch", "go"]);
+        assert!(native.wait().unwrap().success() && script.wait().unwrap().success());
+        let log = world.ok(&["sh", "--in", "v", "-c", "tail -n 3 log | tr '\\n' ' '"]).out;
+        assert_eq!(log, "n m 7 ");
+    }
+}
+
+#[test]
+fn whoever_is_killed_while_keeping_leaves_the_old_or_the_new() {
+    let world = project();
+    let many = world.project().join("many");
+    std::fs::create_dir(&many).unwrap();
+    for number in 0..800 {
+        std::fs::write(many.join(number.to_string()), "x").unwrap();
+    }
+    let mut news = 0;
+    for (round, wait_ms) in [60, 120, 180, 240, 300, 400, 600, 900].into_iter().enumerate() {
+        let name = format!("k{round}");
+        world.ok(&["sh", "--name", &name, "-c", "echo before > before"]);
+        let mut child = world
+            .command(FRACTAL)
+            .args(["sh", "--in", &name, "-c", "mv many moved; rm before"])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(wait_ms));
+        world.command("kill").args(["-KILL", &child.id().to_string()]).status().unwrap();
+        child.wait().unwrap();
+        let look = "ls many moved 2>/dev/null | grep -c '^[0-9]'; ls -d many moved before 2>/dev/null; true";
+        let seen = world.ok(&["sh", "--in", &name, "-c", look]).out;
+        match seen.as_str() {
+            "800\nbefore\nmany\n" => {}
+            "800\nmoved\n" => news += 1,
+            other => panic!("after {wait_ms} ms neither old nor new: {other}"),
+        }
+        world.ok(&["drop", &name]);
+    }
+    println!("{news} of 8 were done");
 }

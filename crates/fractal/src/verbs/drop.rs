@@ -1,6 +1,6 @@
 //! `drop`: forget sandboxes. Legal in every state, and twice; records stay.
 
-use crate::{Caller, Config, Engine, Line, record, stages};
+use crate::{Caller, Config, Engine, Line, living, record, stages};
 use fractal_model::{Error, Id, RecordBody, Reply, Result};
 use fractal_store::{Reads, RunRow, SandboxRow, Tx, process_start};
 use std::time::{Duration, Instant};
@@ -76,7 +76,11 @@ pub fn forget(engine: &Engine, row: &SandboxRow) -> Result<()> {
 
 fn remove(engine: &Engine, row: &SandboxRow, body: Option<RecordBody>) -> Result<()> {
     // Whoever waits for a run gets an answer; who does not take it is ended.
-    if crate::living::end_all(engine, row, GRACE).is_err() {
+    if let Err(error) = living::end_all(engine, row, GRACE) {
+        // What is in memory lives in somebody's process, which is theirs.
+        if engine.store.runs_of(row.id)?.iter().any(living::is_in_memory) {
+            return Err(error);
+        }
         stop_runs(engine, row.id)?;
     }
     let stack = engine.store.stack(row.top)?;

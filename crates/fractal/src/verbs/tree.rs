@@ -6,7 +6,7 @@
 
 use super::import::named_row;
 use super::run::place::new_policy;
-use crate::landing::put;
+use crate::landing::land;
 use crate::memory_view::Project;
 use crate::template::Template;
 use crate::view::path_of;
@@ -196,14 +196,13 @@ fn fill(
     let below = engine.host_view(row, Vec::new())?;
     let trusted = engine.marks() == Marks::Trusted;
     let writer = Writer::open(&engine.store.layer_tree(row.top), &below, trusted)?;
-    let changes = vfs.changes()?;
+    let mut changes = vfs.changes()?;
     // The way to the project is there already.
-    for change in changes.iter().filter(|change| change.path.is_within(at) && change.path != *at) {
-        if below.lookup(&change.path)?.is_some_and(|entry| entry.kind != change.entry) {
-            writer.delete(&change.path)?;
-        }
-        put(vfs, &writer, change)?;
-    }
+    changes.retain(|change| change.path.is_within(at) && change.path != *at);
+    land(vfs, &writer, &changes, |change| {
+        let there = below.lookup(&change.path)?;
+        Ok(there.is_some_and(|entry| entry.kind != change.entry))
+    })?;
     let mut body = record(caller, "import", Some(row));
     body.detail = json!({ "changes": changes.len() });
     engine.store.dirty_layer(row.top, "import")?;

@@ -93,32 +93,35 @@ pub fn overlap(all: &[(&str, &Changed)]) -> Vec<Overlap> {
     told.take(OVERLAP_MAX).collect()
 }
 
-/// Finds which of the files that several sandboxes of one base changed in
-/// different ways could be joined.
+/// Finds which of the files that several sandboxes changed in different ways
+/// could be joined: all must have made their text from the same one.
 pub fn find_joins(
     engine: &Engine,
     rows: &[(String, SandboxRow)],
     list: &mut [Overlap],
 ) -> Result<()> {
-    let stands_apart = |(_, row): &(String, SandboxRow)| row.base != rows[0].1.base;
-    if list.iter().all(|one| one.same) || rows.iter().any(stands_apart) {
+    if list.iter().all(|one| one.same) {
         return Ok(());
     }
     let mut views = Vec::new();
     for (name, row) in rows {
         views.push((name, engine.views(row, row.base)?));
     }
-    let base = views[0].1.base();
-    let tops: Vec<(&String, View)> =
-        views.iter().map(|(name, views)| (*name, views.top())).collect();
+    let views: Vec<(&String, View, View)> =
+        views.iter().map(|(name, views)| (*name, views.base(), views.top())).collect();
     for one in list.iter_mut().filter(|one| !one.same) {
         let path = SandboxPath::parse(&one.path)?;
-        let texts = tops.iter().filter(|(name, _)| one.attempts.contains(name));
-        let texts: Option<Vec<Vec<u8>>> = texts.map(|(_, top)| text(top, &path)).collect();
-        let joined = text(&base, &path).zip(texts).and_then(|(base, texts)| {
-            texts[1..].iter().try_fold(texts[0].clone(), |all, one| merge(&base, &all, one))
+        let sides = views.iter().filter(|(name, ..)| one.attempts.contains(name));
+        let texts = sides.map(|(_, base, top)| text(base, &path).zip(text(top, &path)));
+        let texts: Option<Vec<(Vec<u8>, Vec<u8>)>> = texts.collect();
+        one.joins = texts.is_some_and(|texts| {
+            let base = &texts[0].0;
+            let mut rest = texts[1..].iter();
+            texts.iter().all(|(other, _)| other == base)
+                && rest
+                    .try_fold(texts[0].1.clone(), |all, (_, one)| merge(base, &all, one))
+                    .is_some()
         });
-        one.joins = joined.is_some();
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::super::seal;
 use super::place::Place;
 use crate::{Engine, capture, insert_layer, living, template};
 use fractal_jail::Living;
-use fractal_model::{BaseKind, Code, Error, Id, MountSource, Result, Tier, World};
+use fractal_model::{BaseKind, Code, Error, Id, Mount, MountSource, Result, Tier, World};
 use fractal_store::{Reads, RunRow, SandboxRow, Tx, new_id, now_ms, process_start};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -41,6 +41,12 @@ pub(super) fn claim(engine: &Engine, place: &mut Place) -> Result<()> {
             World::Virtual => None,
         };
         if claim_existing(engine, place, joined.as_ref().map(|(id, _)| *id))? {
+            // Somebody may have written and ended since it was sealed; from
+            // here on nobody else begins.
+            if place.world == World::Virtual && !engine.top_is_empty(&place.row)? {
+                engine.store.transact_relaxed(|tx| tx.delete_run(place.run_id))?;
+                continue;
+            }
             let (store, top) = (&engine.store, place.row.top);
             store.dirty_layer(top, &label(place.run_id))?;
             if joined.is_none() {
@@ -79,7 +85,7 @@ fn claim_new(engine: &Engine, place: &mut Place) -> Result<()> {
     let made = freeze(engine, place)?;
     let row = &place.row;
     store.new_layer_dir(row.top)?;
-    prepare_scratch(engine, row)?;
+    prepare_scratch(engine, &row.mounts, &store.layer_tree(row.top))?;
     let living = living_row(place);
     let inserted = store.transact_relaxed(|tx| {
         if let Some(base) = made {
@@ -242,11 +248,10 @@ fn clear_work(work: &Path) {
 
 /// Scratch directories live in the sandbox's first layer and are opaque there,
 /// so that nothing of the host shows through.
-fn prepare_scratch(engine: &Engine, row: &SandboxRow) -> Result<()> {
-    let tree = engine.store.layer_tree(row.top);
+pub(super) fn prepare_scratch(engine: &Engine, mounts: &[Mount], tree: &Path) -> Result<()> {
     let failed =
         |error: std::io::Error| Error::internal(format!("cannot prepare scratch space: {error}"));
-    for mount in row.mounts.iter().filter(|mount| mount.source == MountSource::Scratch) {
+    for mount in mounts.iter().filter(|mount| mount.source == MountSource::Scratch) {
         let dir = tree.join(mount.at.trim_start_matches('/'));
         std::fs::create_dir_all(&dir).map_err(failed)?;
         if Path::new(&mount.at).is_dir() {

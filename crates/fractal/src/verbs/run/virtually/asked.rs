@@ -15,6 +15,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// How long a program may outlive the script that waits for it.
+const AFTER: Duration = Duration::from_millis(100);
+
 /// What a script wants.
 enum Wish {
     /// A child of the sandbox as it is now, under this name.
@@ -135,7 +138,8 @@ impl Granting<'_> {
     }
 
     fn run_in(&self, child: &str, run: Run, stdin: Vec<u8>) -> Result<Output> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
+        // A moment more than the script has, so that it ends with the program.
+        let left = self.deadline.saturating_duration_since(Instant::now()) + AFTER;
         let limits = Limits { time_ms: Some(at_least_one_ms(left)), ..Limits::default() };
         let run = Run {
             sandbox: Some(child.to_owned()),

@@ -57,7 +57,7 @@ pub(super) fn execute(
     };
     let (vfs, mounts) = view(engine, below, &place.row, &place.policy)?;
     let watch = (!place.is_new).then(|| stale::watch(engine, &place.row));
-    let mut work = Work { engine, place, vfs: &vfs, put: vfs.tree(), mounts };
+    let mut work = Work { engine, place, vfs: &vfs, start: vfs.tree(), put: vfs.tree(), mounts };
     let mut report = blank();
     let clock = Clock::start();
     let unkept = match io.job {
