@@ -53,23 +53,40 @@ pub fn monitor(prepared: &Prepared<'_>) -> ! {
 
 fn start_init(prepared: &Prepared<'_>) -> Result<(process::Child, Held), Failure> {
     let at = |fence: Fence| move |errno: Errno| (fence, errno);
-    let joined = prepared.join;
     make_groups(prepared).map_err(at(Fence::Cgroup))?;
-    let rootless = matches!(prepared.plan.mapping, Mapping::Own { .. } | Mapping::None);
-    let user_namespace = if rootless { -1 } else { make_user_namespace(prepared.plan.mapping)? };
-    if let Some(living) = joined
-        && rootless
-    {
-        let entered = process::enter_namespace(living[0], libc::CLONE_NEWUSER);
-        entered.map_err(at(Fence::UserNamespace))?;
+    if is_rootless(prepared) {
+        if let Some(living) = prepared.join {
+            let entered = process::enter_namespace(living[0], libc::CLONE_NEWUSER);
+            entered.map_err(at(Fence::UserNamespace))?;
+        }
+        return split_init(prepared, -1);
     }
-    let namespaces = prepared.plan.namespaces;
-    let Some(child) = process::split(namespaces, 0).map_err(at(Fence::Namespaces))? else {
-        init(prepared, user_namespace, joined.unwrap_or([-1; 5]))
-    };
+    // A user namespace needs a process in it while its maps are written. That
+    // one is not waited for before init is on its way: its last moments would
+    // be a good part of the whole start.
+    let started = process::with_sleeper(libc::CLONE_NEWUSER, |pid| {
+        let user_namespace = map_users(pid, prepared.plan.mapping)?;
+        let _ = process::kill(pid, libc::SIGKILL);
+        split_init(prepared, user_namespace)
+    });
+    started.map_err(at(Fence::UserNamespace))?
+}
+
+fn is_rootless(prepared: &Prepared<'_>) -> bool {
+    matches!(prepared.plan.mapping, Mapping::Own { .. } | Mapping::None)
+}
+
+/// Starts init and gives it what only we can.
+fn split_init(
+    prepared: &Prepared<'_>,
+    user_namespace: RawFd,
+) -> Result<(process::Child, Held), Failure> {
+    let (namespaces, joined) = (prepared.plan.namespaces, prepared.join);
+    let split = process::split(namespaces, 0).map_err(|errno| (Fence::Namespaces, errno))?;
+    let Some(child) = split else { init(prepared, user_namespace, joined.unwrap_or([-1; 5])) };
     fd::close(prepared.sync.1);
     let held = joined.unwrap_or_else(|| hold(child.pid));
-    let maps = prepared.plan.mapping != Mapping::None && rootless && joined.is_none();
+    let maps = prepared.plan.mapping != Mapping::None && is_rootless(prepared) && joined.is_none();
     match equip(prepared, &child, held, maps) {
         Ok(held) => Ok((child, held)),
         Err(failure) => {
@@ -118,15 +135,12 @@ fn new_network(steps: &[Step]) -> Sys<RawFd> {
     fd::open(c"/proc/self/ns/net", libc::O_RDONLY, 0)
 }
 
-/// A user namespace needs a process in it while its maps are written.
-fn make_user_namespace(mapping: Mapping) -> Result<RawFd, Failure> {
-    let failed = |errno: Errno| (Fence::UserNamespace, errno);
-    let opened = process::with_sleeper(libc::CLONE_NEWUSER, |pid| {
-        write_maps(pid, mapping).map_err(|errno| (Fence::Maps, errno))?;
-        let mut path = PathBuffer::new();
-        fd::open(path.proc(pid, b"ns/user"), libc::O_RDONLY, 0).map_err(failed)
-    });
-    opened.map_err(failed)?
+/// Writes the maps of the user namespace that a process is in, and opens it.
+fn map_users(pid: i32, mapping: Mapping) -> Result<RawFd, Failure> {
+    write_maps(pid, mapping).map_err(|errno| (Fence::Maps, errno))?;
+    let mut path = PathBuffer::new();
+    let opened = fd::open(path.proc(pid, b"ns/user"), libc::O_RDONLY, 0);
+    opened.map_err(|errno| (Fence::UserNamespace, errno))
 }
 
 fn write_maps(pid: i32, mapping: Mapping) -> Sys<()> {

@@ -129,7 +129,8 @@ pub fn start_sharing_memory(job: &mut dyn FnMut() -> i32, exit_signal: i32) -> S
 }
 
 /// Calls `job` with the pid of a child in new namespaces that does nothing,
-/// and ends the child afterwards. It shares our memory, which makes it cheap.
+/// and ends the child afterwards, if `job` has not. It shares our memory, which
+/// makes it cheap.
 pub fn with_sleeper<R>(flags: i32, job: impl FnOnce(i32) -> R) -> Sys<R> {
     extern "C" fn sleep(parent: *mut libc::c_void) -> libc::c_int {
         // Should the parent end before it can end us. Raw calls, because
