@@ -66,6 +66,9 @@ const PSEUDO: [&str; 21] = [
     "fuse.lxcfs",
 ];
 
+/// Where everybody may write, and nobody keeps anything.
+const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
+
 /// At most so many host mounts appear inside; more would make a start slow.
 const HOST_MOUNTS_MAX: usize = 32;
 /// Filesystems that a program or another machine answers for. Their owners
@@ -104,6 +107,8 @@ pub struct Own {
     /// Whether the host itself mounted it read-only, so that nothing in it
     /// can change.
     pub read_only: bool,
+    /// Whether nothing of the host's is shown in it, because it cannot be.
+    pub bare: bool,
 }
 
 /// An entry of the host's root directory.
@@ -139,6 +144,8 @@ pub struct Facts {
     pub mounts: Vec<Own>,
     /// Directories worth an overlay of their own.
     pub own: Vec<Own>,
+    /// What is not as elsewhere because something is mounted inside, in words.
+    pub shadowed: Vec<String>,
     /// The skeleton of `/run`.
     pub run: Vec<Dir>,
     /// Content of a resolver file that lives below `/run`.
@@ -163,8 +170,9 @@ impl Facts {
         let stack = &spec.stack;
         let rootless = spec.tier == Tier::Rootless;
         let copied = spec.tier == Tier::Copied;
+        let mut shadowed = Vec::new();
         let own = if rootless {
-            rootless_own(spec, uid)
+            rootless_own(spec, uid, &mut shadowed)
         } else if copied || stack.sealed.is_empty() {
             Vec::new()
         } else {
@@ -182,6 +190,7 @@ impl Facts {
             root_mode: fs::metadata("/").map_or(0o755, |meta| meta.mode() & 0o7777),
             mounts: if rootless || copied { Vec::new() } else { host_mounts(stack) },
             own,
+            shadowed,
             run: run_skeleton(),
             resolver: resolver(),
             readable: if copied { crate::copied::readable(spec, &hidden) } else { Vec::new() },
@@ -412,13 +421,19 @@ fn fast_paths(stack: &Stack) -> Vec<Own> {
 }
 
 /// What an unprivileged user can write gets an overlay; the rest is read-only.
-fn rootless_own(spec: &Spec, uid: u32) -> Vec<Own> {
+///
+/// The kernel lays no overlay of theirs over a directory in which something is
+/// mounted, since that would show what the mount hides. So a temporary
+/// directory with a mount in it (every running AppImage is one) starts empty,
+/// and a home stays as it is, read-only; both only as far as they are not the
+/// project.
+fn rootless_own(spec: &Spec, uid: u32, shadowed: &mut Vec<String>) -> Vec<Own> {
     let home =
         spec.env.iter().find(|(key, _)| key == "HOME").map(|(_, value)| PathBuf::from(value));
     let mut paths: Vec<PathBuf> = Vec::new();
-    let candidates =
-        [Some(spec.stack.project.clone()), home, Some("/tmp".into()), Some("/var/tmp".into())];
-    for path in candidates.into_iter().flatten() {
+    let temporary = TEMPORARY.map(PathBuf::from);
+    let candidates = [Some(spec.stack.project.clone()), home].into_iter().flatten();
+    for path in candidates.chain(temporary) {
         let Ok(meta) = fs::metadata(&path) else { continue };
         let ours = meta.uid() == uid || meta.mode() & 0o002 != 0;
         let private = PRIVATE_TOPS.iter().any(|top| path.starts_with(Path::new("/").join(top)));
@@ -435,7 +450,30 @@ fn rootless_own(spec: &Spec, uid: u32) -> Vec<Own> {
         path == &spec.stack.project
             || !outer.iter().any(|other| other != path && path.starts_with(other))
     });
-    paths.into_iter().filter_map(|path| own(&spec.stack, path)).collect()
+    let points = mount_points();
+    let mut own_paths = Vec::new();
+    for path in paths {
+        let inner = points.iter().find(|point| point.starts_with(&path) && **point != path);
+        let inner = inner.filter(|_| path != spec.stack.project);
+        let bare = inner.is_some() && TEMPORARY.iter().any(|dir| path == Path::new(dir));
+        if let Some(inner) = inner {
+            let how = if bare { "starts empty" } else { "is read-only" };
+            shadowed.push(format!(
+                "{}: {how}, for {} is mounted in it",
+                path.display(),
+                inner.display()
+            ));
+        }
+        if inner.is_none() || bare {
+            own_paths.extend(own(&spec.stack, path).map(|own| Own { bare, ..own }));
+        }
+    }
+    own_paths
+}
+
+fn mount_points() -> Vec<PathBuf> {
+    let text = mountinfo().unwrap_or_default();
+    text.split(|byte| *byte == b'\n').filter_map(mount_line).map(|(point, ..)| point).collect()
 }
 
 /// Describes one directory; `None` when a layer hides it or turns it opaque,
@@ -452,7 +490,7 @@ fn own(stack: &Stack, path: PathBuf) -> Option<Own> {
     }
     let holds_layers =
         stack.layers_dir.starts_with(&path) && device(&path) == device(&stack.layers_dir);
-    Some(Own { path, in_sealed, chain, holds_layers, read_only: false })
+    Some(Own { path, in_sealed, chain, holds_layers, read_only: false, bare: false })
 }
 
 /// Whether the layer holds the directory as a plain one; `None` when a

@@ -13,6 +13,7 @@ mod pipes;
 mod promote;
 mod python;
 mod real;
+mod rootless;
 mod stages;
 mod transcripts;
 mod trees;

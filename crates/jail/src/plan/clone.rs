@@ -10,8 +10,8 @@
 
 use super::{
     SHIFT_BASE, abs, dev_furniture, kernel_views, layer_tree, make_chain, make_layer_chain, masks,
-    memory_options, memory_size, network, overlay, proc, push_inside, read_only, rel,
-    run_directory, staging, upper_of, work_name,
+    memory_size, network, overlay, proc, push_inside, read_only, rel, run_directory, staging,
+    upper_of, work_name,
 };
 use crate::JailError;
 use crate::host::{Facts, Own};
@@ -115,24 +115,24 @@ fn outside_directories(spec: &Spec, facts: &Facts, parts: &[&Own]) -> Result<Vec
 
 /// The host's root and the layers in the staging directory.
 fn stage(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> {
-    let mut steps = staging(facts, &["lower", "layers", "root"])?;
+    let mut steps = staging(spec, facts, &["lower", "layers", "root"])?;
     steps.push(Step::Attach { slot: SLOT_ROOT, at: rel("lower")? });
     steps.push(Step::Attach { slot: SLOT_LAYERS, at: rel("layers")? });
-    if let Top::Memory { size_bytes } = spec.stack.top {
-        steps.extend(memory_top(spec, facts, size_bytes)?);
+    if let Top::Memory { .. } = spec.stack.top {
+        steps.extend(memory_top(spec, facts)?);
     }
     Ok(steps)
 }
 
-fn memory_top(spec: &Spec, facts: &Facts, size_bytes: u64) -> Result<Vec<Step>, JailError> {
+/// The top of a throw-away run, in the staging directory's own filesystem: a
+/// second one would be made and torn down for nothing.
+fn memory_top(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> {
     let dir = |name: &str, mode: u32| {
         Ok::<_, JailError>(Step::MakeDir { path: rel(name)?, mode, owner: None })
     };
-    let data = memory_options(size_bytes)?;
     let mut steps = vec![
         dir("memory", 0o755)?,
         dir("top", 0o755)?,
-        Step::Filesystem { kind: Kind::Tmpfs, at: rel("memory")?, flags: 0, data },
         dir("memory/tree", facts.root_mode)?,
         dir("memory/work", 0o700)?,
     ];

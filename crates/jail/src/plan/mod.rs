@@ -107,6 +107,7 @@ impl Plan {
         };
         limit_pids(&mut steps, cgroup.pid_max)?;
         let mut missing = cgroup.missing.clone();
+        missing.extend(facts.shadowed.iter().cloned());
         let landlock = Rules::new(spec, facts);
         if landlock.version == 0 {
             missing.push("landlock: the kernel offers none".to_owned());
@@ -340,10 +341,14 @@ fn option_string(
     (text.len() <= OPTIONS_BYTES_MAX).then_some(text)
 }
 
-/// A private tmpfs to build in, with some directories in it.
-fn staging(facts: &Facts, dirs: &[&str]) -> Result<Vec<Step>, JailError> {
+/// A private tmpfs to build in, with some directories in it. A memory top lies
+/// there too, and its size is then the tmpfs's.
+fn staging(spec: &Spec, facts: &Facts, dirs: &[&str]) -> Result<Vec<Step>, JailError> {
     let at = abs(&facts.staging)?;
-    let data = rel("mode=755")?;
+    let data = match spec.stack.top {
+        Top::Memory { size_bytes } => memory_options(size_bytes)?,
+        Top::Disk(_) => rel("mode=755")?,
+    };
     let mut steps = vec![
         Step::Filesystem { kind: Kind::Tmpfs, at: at.clone(), flags: 0, data },
         Step::Enter { dir: at },

@@ -8,8 +8,8 @@
 
 use super::{
     abs, dev_furniture, kernel_views, layer_tree, make_chain, make_in_layer, make_layer_chain,
-    masks, memory_options, memory_size, network, overlay, proc, read_only, rel, run_directory,
-    staging, upper_of, work_name,
+    masks, memory_size, network, overlay, proc, read_only, rel, run_directory, staging, upper_of,
+    work_name,
 };
 use crate::JailError;
 use crate::host::{Entry, Facts, Own, PRIVATE_TOPS};
@@ -48,7 +48,7 @@ pub(super) fn steps(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> 
     for (index, name) in tops.iter().enumerate() {
         steps.push(take(SLOT_FREE + index, &Path::new("/").join(name), true)?);
     }
-    for (index, own) in facts.own.iter().enumerate() {
+    for (index, own) in facts.own.iter().enumerate().filter(|(_, own)| !own.bare) {
         steps.push(take(slot_own + index, &own.path, true)?);
     }
     for (index, name) in DEVICES.iter().enumerate() {
@@ -125,12 +125,10 @@ fn stage(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> {
     let dir = |name: &str| {
         Ok::<_, JailError>(Step::MakeDir { path: rel(name)?, mode: 0o755, owner: None })
     };
-    let mut steps = staging(facts, &["layers", "root", "none"])?;
+    let mut steps = staging(spec, facts, &["layers", "root", "none"])?;
     steps.push(Step::Attach { slot: SLOT_LAYERS, at: rel("layers")? });
-    if let Top::Memory { size_bytes } = spec.stack.top {
-        let data = memory_options(size_bytes)?;
+    if let Top::Memory { .. } = spec.stack.top {
         steps.push(dir("top")?);
-        steps.push(Step::Filesystem { kind: Kind::Tmpfs, at: rel("top")?, flags: 0, data });
         steps.push(dir("top/tree")?);
         steps.push(dir("top/work")?);
         for own in &facts.own {
@@ -197,13 +195,18 @@ fn part(spec: &Spec, own: &Own, index: usize, slot: usize) -> Result<Vec<Step>, 
     let dir = |name: &str| {
         Ok::<_, JailError>(Step::MakeDir { path: rel(name)?, mode: 0o755, owner: None })
     };
-    let mut steps =
-        vec![dir(&name)?, dir(&lower)?, Step::Attach { slot, at: rel(lower.as_str())? }];
+    let mut steps = vec![dir(&name)?];
+    if !own.bare {
+        steps.push(dir(&lower)?);
+        steps.push(Step::Attach { slot, at: rel(lower.as_str())? });
+    }
     let mut lowers: Vec<Vec<u8>> = (spec.stack.sealed.iter().zip(&own.in_sealed))
         .filter(|(_, present)| **present)
         .map(|(layer, _)| layer_tree(layer, &own.path))
         .collect();
-    if own.holds_layers && !spec.stack.sealed.is_empty() {
+    if own.bare {
+        lowers.push(b"none".to_vec());
+    } else if own.holds_layers && !spec.stack.sealed.is_empty() {
         steps.push(dir(&veil)?);
         steps.push(overlay(
             rel(veil.as_str())?,
