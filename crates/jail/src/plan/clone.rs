@@ -55,6 +55,8 @@ pub(super) fn steps(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> 
     steps.extend(stage(spec, facts)?);
     // Through a shifted mount, root itself could not create anything.
     steps.push(Step::ActAs { uid: shift, gid: shift });
+    let masks = masks(facts, mount_slot + placed.len())?;
+    steps.extend(masks.take);
     if needs_veil {
         steps.push(Step::MakeDir { path: rel("veil")?, mode: 0o755, owner: None });
         steps.push(Step::MakeDir { path: rel("none")?, mode: 0o755, owner: None });
@@ -87,7 +89,7 @@ pub(super) fn steps(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> 
             });
         }
     }
-    steps.extend(masks(facts)?);
+    steps.extend(masks.cover);
     steps.extend(read_only(spec)?);
     steps.extend(after_meeting(spec, facts)?);
     Ok(steps)

@@ -13,7 +13,7 @@ use crate::cgroup;
 use crate::host::{Dir, Facts};
 use crate::landlock::Rules;
 use crate::spec::{Spec, Top};
-use crate::step::{CPath, Kind, Overlay, Step};
+use crate::step::{CPath, Kind, Overlay, SLOTS, Step};
 use fractal_model::{Network, Tier};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
@@ -488,25 +488,45 @@ fn kernel_views(facts: &Facts) -> Result<Vec<Step>, JailError> {
     facts.kernel_views.iter().map(cover).collect()
 }
 
-/// Secrets and the state directory appear empty.
-fn masks(facts: &Facts) -> Result<Vec<Step>, JailError> {
-    let mut steps = Vec::new();
+/// How secrets and the state directory appear empty.
+struct Masks {
+    /// Before the old root goes.
+    take: Vec<Step>,
+    /// Once everything else is in its place.
+    cover: Vec<Step>,
+}
+
+/// A hidden file shows as `/dev/null`, a hidden directory as one that is empty
+/// and stays so. All directories show the same one, in slots from `slot` on:
+/// making a filesystem for each takes longer than the rest of hiding them.
+fn masks(facts: &Facts, slot: usize) -> Result<Masks, JailError> {
+    let flags = (libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV) as u64;
+    let empty = |at: CPath| {
+        let data = rel("size=4k,nr_inodes=1,mode=555")?;
+        Ok::<_, JailError>(Step::Filesystem { kind: Kind::Tmpfs, at, flags, data })
+    };
+    let mut masks = Masks { take: Vec::new(), cover: Vec::new() };
+    let mut slots = slot..SLOTS;
     for (path, is_dir) in &facts.hidden {
-        let step = if *is_dir {
-            Step::Filesystem {
-                kind: Kind::Tmpfs,
-                at: abs(path)?,
-                flags: (libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV) as u64,
-                data: rel("size=4k,nr_inodes=1,mode=555")?,
+        let at = abs(path)?;
+        let step = match (is_dir, is_dir.then(|| slots.next()).flatten()) {
+            (true, Some(slot)) => {
+                let path = rel("empty")?;
+                masks.take.push(Step::OpenTree { slot, path, recursive: false, idmap: false });
+                Step::Attach { slot, at }
             }
-        } else {
-            Step::Bind { from: rel("/dev/null")?, at: abs(path)? }
+            (true, None) => empty(at)?,
+            (false, _) => Step::Bind { from: rel("/dev/null")?, at },
         };
         // A run before this one may have removed the path: then there is
         // nothing to hide.
-        steps.push(Step::Optional(Box::new(step)));
+        masks.cover.push(Step::Optional(Box::new(step)));
     }
-    Ok(steps)
+    if !masks.take.is_empty() {
+        let dir = Step::MakeDir { path: rel("empty")?, mode: 0o755, owner: None };
+        masks.take.splice(..0, [dir, empty(rel("empty")?)?]);
+    }
+    Ok(masks)
 }
 
 /// Paths that policy makes read-only inside.

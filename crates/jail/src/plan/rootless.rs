@@ -66,6 +66,8 @@ pub(super) fn steps(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> 
     }
 
     steps.extend(stage(spec, facts)?);
+    let masks = masks(facts, slot_mounts + placed.len())?;
+    steps.extend(masks.take);
     steps.extend(root(facts, &tops)?);
     // Inner ones first: the kernel complains about an upper directory inside
     // one that is in use, not about the reverse.
@@ -89,7 +91,7 @@ pub(super) fn steps(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> 
             steps.push(Step::Restrict { at, attributes: ATTR_RDONLY, recursive: true });
         }
     }
-    steps.extend(masks(facts)?);
+    steps.extend(masks.cover);
     steps.extend(read_only(spec)?);
     steps.extend(network(spec)?);
     steps.push(Step::Restrict { at: rel("/")?, attributes: ATTR_RDONLY, recursive: false });
