@@ -8,10 +8,10 @@
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    let os = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
-    let env = std::env::var("CARGO_CFG_TARGET_ENV").unwrap_or_default();
-    // Other C libraries are linked in whole, where the linker is told by rustc.
-    if os == "linux" && env == "gnu" {
+    let target = |what: &str| std::env::var(format!("CARGO_CFG_TARGET_{what}")).unwrap_or_default();
+    // Where the C library is linked in whole, rustc has told the linker more.
+    let dynamic = !target("FEATURE").split(',').any(|feature| feature == "crt-static");
+    if target("OS") == "linux" && target("ENV") == "gnu" && dynamic {
         println!("cargo:rustc-link-arg-bins=-no-pie");
     }
 }
