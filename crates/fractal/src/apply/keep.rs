@@ -108,6 +108,9 @@ impl Work<'_> {
         let to = At { dir: copy, name: &name };
         let stat = stat_at(from.dir, from.name)?.ok_or(Errno::NOENT)?;
         let seen = super::Seen::of(&stat);
+        if self.link_copy(number, &seen, to)? {
+            return Ok(());
+        }
         match seen.kind {
             EntryKind::Directory => self.disk.make_dir(to)?,
             EntryKind::Symlink => {
@@ -127,6 +130,19 @@ impl Work<'_> {
             self.disk.set_mode(&again, seen.mode)?;
         }
         self.disk.set_time(to, seen.mtime_ns)
+    }
+
+    /// Gives the copy of another name of the same file this name too.
+    fn link_copy(&self, number: usize, seen: &super::Seen, to: At<'_>) -> io::Result<bool> {
+        let stage = |number: usize| self.plan.steps[number].stage;
+        let names = self.links.of_file(seen).iter();
+        let first = names.copied().find(|other| *other < number && stage(*other) == stage(number));
+        let Some(first) = first else { return Ok(false) };
+        match self.disk.link(At { dir: to.dir, name: &entry_name(first) }, to) {
+            // That one was put back, and is not kept.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            answer => answer.map(|()| true),
+        }
     }
 
     fn copy_file(&self, from: At<'_>, to: At<'_>, mode: u32) -> io::Result<()> {

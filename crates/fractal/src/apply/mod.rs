@@ -16,6 +16,7 @@ pub(crate) mod holders;
 mod inherit;
 pub(crate) mod inverse;
 mod keep;
+mod links;
 mod plan;
 mod recover;
 mod see;
@@ -220,9 +221,7 @@ fn lay_out<'e>(
     survey: Survey,
 ) -> Result<Work<'e>> {
     match try_lay_out(engine, disk, &row, job, survey) {
-        Ok((survey_root, stages, plan)) => {
-            Ok(Work { engine, disk, row, root: survey_root, stages, plan })
-        }
+        Ok((root, stages, plan)) => Ok(Work::new(engine, disk, row, root, stages, plan)),
         Err(trouble) => Err(match recover::forget(engine, disk, &row) {
             Ok(()) => trouble.into(),
             Err(again) => recover::postponed(engine, &row, trouble, &again),

@@ -14,9 +14,11 @@ use super::trouble::Trouble;
 use super::{Content, New, Seen, Step, What};
 use fractal_jail::layer::{Reader, View};
 use fractal_model::{EntryKind, Error, SandboxPath};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd, OwnedFd, RawFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use std::collections::HashMap;
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -29,11 +31,21 @@ pub(super) struct Stager<'a> {
     /// everything, special mode bits and foreign attributes included.
     pub trusted: bool,
     reader: Option<Reader<'a>>,
+    /// What was made of files with several names, by stage and file.
+    linked: HashMap<(RawFd, u64, u64), Linked>,
+}
+
+/// The first name of a file that has several.
+struct Linked {
+    name: CString,
+    mode: u32,
+    owner: (u32, u32),
+    made: Made,
 }
 
 impl<'a> Stager<'a> {
     pub fn new(disk: &'a Disk, view: Option<&'a View>, trusted: bool) -> Stager<'a> {
-        Stager { disk, trusted, reader: view.map(View::reader) }
+        Stager { disk, trusted, reader: view.map(View::reader), linked: HashMap::new() }
     }
 
     /// Makes what a step brings under its number; what changes in place needs
@@ -95,7 +107,32 @@ impl<'a> Stager<'a> {
             Content::Bytes(_) | Content::Same => None,
         };
         let bytes: &[u8] = if let Content::Bytes(bytes) = content { bytes } else { &[] };
-        self.filled(new, source.as_ref(), bytes, at).map_err(fail)
+        match source {
+            Some(source) => self.copied(new, &source, at).map_err(fail),
+            None => self.filled(new, None, bytes, at).map_err(fail),
+        }
+    }
+
+    /// A copy of a file; of one that was copied under another name already, a
+    /// second name. Names that were links of one another stay so.
+    fn copied(&mut self, new: &New, source: &File, at: At<'_>) -> io::Result<Made> {
+        let stat = rustix::fs::fstat(source)?;
+        if stat.st_nlink < 2 {
+            return self.filled(new, Some(source), &[], at);
+        }
+        let file = (at.dir.as_raw_fd(), stat.st_dev, stat.st_ino);
+        let (mode, owner) = (self.mode(new), owner_of(new, at.dir)?);
+        let first = self.linked.get(&file);
+        if let Some(first) = first.filter(|first| (first.mode, first.owner) == (mode, owner)) {
+            match self.disk.link(At { dir: at.dir, name: &first.name }, at) {
+                Err(error) if can_be_copied(&error) => {}
+                answer => return answer.map(|()| first.made.clone()),
+            }
+        }
+        let made = self.filled(new, Some(source), &[], at)?;
+        let linked = Linked { name: at.name.to_owned(), mode, owner, made: made.clone() };
+        self.linked.insert(file, linked);
+        Ok(made)
     }
 
     /// A file that stood in reality comes back as itself where it can: with
@@ -196,6 +233,18 @@ fn of_seen(seen: &Seen) -> Made {
         target: None,
         inode: Some(seen.inode),
     }
+}
+
+/// Whose a new entry of a stage will be.
+fn owner_of(new: &New, stage: &OwnedFd) -> io::Result<(u32, u32)> {
+    const SET_GID: u32 = 0o2000;
+    if let Some(owner) = new.owner {
+        return Ok(owner);
+    }
+    let stage = Seen::of(&rustix::fs::fstat(stage)?);
+    let shared = stage.mode & SET_GID != 0;
+    let group = if shared { stage.gid } else { rustix::process::getegid().as_raw() };
+    Ok((rustix::process::geteuid().as_raw(), group))
 }
 
 /// Gives away; an ordinary user may not, and keeps it.

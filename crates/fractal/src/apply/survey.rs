@@ -9,7 +9,7 @@ use super::inherit::Groups;
 use super::plan::{Bytes, walk_key};
 use super::see::seen_at;
 use super::trouble::{Clash, Trouble};
-use super::{Content, Job, Seen, Step, What};
+use super::{Content, Job, Seen, Step, What, links};
 use fractal_model::{EntryKind, Error, Result, SandboxPath};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
@@ -38,6 +38,9 @@ pub(super) fn survey(job: &mut Job<'_>, back: bool) -> Result<Survey> {
     let mut steps = std::mem::take(&mut job.steps);
     steps.retain(|step| step.old.is_some() || step.new.is_some());
     steps.sort_by_cached_key(|step| walk_key(step.path.relative()));
+    if job.view.is_some() && !back {
+        links::part(&mut steps, &root, &base);
+    }
     let mut found = Survey { root, steps: Vec::new(), places: Vec::new(), holders: Vec::new() };
     let (mut stages, mut groups) = (Stages::default(), Groups::default());
     let mut clashes = Vec::new();
@@ -82,7 +85,7 @@ fn cannot_look(path: &SandboxPath, error: &io::Error) -> Error {
     Trouble::io("look at", path, error).into()
 }
 
-fn below<'p>(path: &'p SandboxPath, base: &SandboxPath) -> &'p [u8] {
+pub(super) fn below<'p>(path: &'p SandboxPath, base: &SandboxPath) -> &'p [u8] {
     let cut = base.relative().len();
     let rest = &path.relative()[cut..];
     rest.strip_prefix(b"/").unwrap_or(rest)

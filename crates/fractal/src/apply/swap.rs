@@ -150,9 +150,26 @@ impl Work<'_> {
             .map_err(|error| Trouble::io("look at", self.shown(number), &error))?;
         match now {
             Some(now) if old.is_untouched(&now) => Ok(()),
+            Some(now) if old.is_same_but_moved(&now) && self.moved_it(number, &now)? => Ok(()),
             Some(_) => Err(Trouble::conflict(self.shown(number), "it was edited")),
             None => Err(Trouble::conflict(self.shown(number), "it is gone")),
         }
+    }
+
+    /// Whether a file's `ctime` moved because we renamed another name of it.
+    /// Who goes on after a crash cannot know when that was, so there the stage
+    /// tells whether it was at all.
+    fn moved_it(&self, number: usize, now: &Seen) -> Result<bool, Trouble> {
+        if let Some(answer) = self.links.is_from_us(now) {
+            return Ok(answer);
+        }
+        for other in self.links.of_file(now).iter().filter(|other| **other != number) {
+            let held = self.is_held(*other);
+            if held.map_err(|error| Trouble::io("look at", self.shown(*other), &error))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether what lies in the stage now is what the plan says. If not,
@@ -167,6 +184,7 @@ impl Work<'_> {
         if !old.is_same_but_moved(&now) {
             return Err(Trouble::conflict(self.shown(number), "it was edited"));
         }
+        self.links.note(&now);
         if old.kind == EntryKind::Directory && !is_empty(stage, &name).map_err(fail)? {
             return Err(Trouble::conflict(self.shown(number), "there is something new in it"));
         }

@@ -8,6 +8,7 @@
 use super::disk::{At, Disk};
 use super::ground::{Root, c_name, open_listed, stage_name};
 use super::holders::holders;
+use super::links::Links;
 use super::plan::{Act, Bytes, Made, Plan};
 use super::see::seen_at;
 use super::trouble::Trouble;
@@ -30,6 +31,7 @@ pub(super) struct Work<'e> {
     pub root: Root,
     pub stages: Vec<Stage>,
     pub plan: Plan,
+    pub links: Links,
 }
 
 /// Where new entries wait and old ones are put.
@@ -50,6 +52,18 @@ pub(super) enum Progress {
 }
 
 impl<'e> Work<'e> {
+    pub fn new(
+        engine: &'e Engine,
+        disk: &'e Disk,
+        row: ApplyRow,
+        root: Root,
+        stages: Vec<Stage>,
+        plan: Plan,
+    ) -> Work<'e> {
+        let links = Links::of(&plan);
+        Work { engine, disk, row, root, stages, plan, links }
+    }
+
     /// Makes the stages of a new write.
     pub fn make_stages(disk: &Disk, row: &ApplyRow, root: &Root) -> Result<Vec<Stage>, Trouble> {
         let name = stage_name(row.id);
@@ -84,7 +98,7 @@ impl<'e> Work<'e> {
         let count = row.stages.len();
         let stages = (0..count).map(|at| find_stage(engine, &row, &root, at));
         let stages = stages.collect::<Result<_, _>>()?;
-        Ok(Work { engine, disk, row, root, stages, plan })
+        Ok(Work::new(engine, disk, row, root, stages, plan))
     }
 
     /// What a step is about, for people.

@@ -119,6 +119,27 @@ fn every_kind_of_change_arrives_and_is_taken_back() {
     assert_eq!(world.read("edited"), "new\n");
 }
 
+#[test]
+fn names_of_one_file_that_changed_together_arrive_and_links_stay_links() {
+    let world = World::new();
+    world.write("a", "old");
+    fs::hard_link(world.file("a"), world.file("b")).unwrap();
+    fs::hard_link(world.file("a"), world.file("c")).unwrap();
+    let before = tree(&world);
+    world
+        .make("s", "echo ours > a; echo ours as well > b; rm c; echo x > new; ln new newer")
+        .unwrap();
+    let reply = world.promote("s");
+    assert_eq!(reply.verdict, Verdict::Applied, "{reply:?}");
+    assert_eq!((world.read("a"), world.read("b")), ("ours\n".into(), "ours as well\n".into()));
+    assert!(!world.file("c").exists());
+    let inode = |name: &str| fs::metadata(world.file(name)).unwrap().ino();
+    assert_eq!(inode("new"), inode("newer"), "{}", world.read("newer"));
+    assert_eq!(world.undo(None).unwrap().verdict, Verdict::Applied);
+    assert_eq!(tree(&world), before);
+    assert_eq!(inode("a"), inode("c"));
+}
+
 /// Every path with kind, mode and content.
 fn tree(world: &World) -> Vec<String> {
     let mut rows = Vec::new();
