@@ -11,6 +11,7 @@ mod crash;
 mod deep;
 mod frozen;
 mod histories;
+mod ignored;
 mod live;
 mod lost_updates;
 mod promote;
