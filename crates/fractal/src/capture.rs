@@ -209,12 +209,19 @@ impl<'a> Shot<'a> {
         for (path, mark) in now.iter().filter(|(path, mark)| before.get(*path) != Some(*mark)) {
             let parent = path.parent().unwrap_or_default();
             if mark.kind == EntryKind::Directory {
-                writer.directory(path, mark.mode, mark.owner)?;
+                writer.directory(path, mark.mode | 0o700, mark.owner)?;
                 continue;
             }
             // The way to it, with the attributes it has below.
             writer.directory(&parent, 0o755, (0, 0))?;
             self.copy_one(&tree, &parent, path)?;
+        }
+        // Last and deepest first: a mode may keep us from writing below it.
+        for (path, mark) in now.iter().rev().filter(|(path, mark)| before.get(*path) != Some(*mark))
+        {
+            if mark.kind == EntryKind::Directory {
+                writer.attributes(path, mark.mode, mark.owner)?;
+            }
         }
         Ok(())
     }

@@ -83,7 +83,7 @@ pub struct Seen {
 #[derive(Clone, Debug)]
 pub struct New {
     /// Permission bits. Of the special ones only an undo sets any, but for the
-    /// set-gid bit of a directory that is made in a shared one.
+    /// set-gid and the sticky bit of directories.
     pub mode: u32,
     /// Owner and group, where we may set them.
     pub owner: Option<(u32, u32)>,

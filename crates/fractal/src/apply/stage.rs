@@ -182,16 +182,9 @@ impl<'a> Stager<'a> {
     }
 
     fn mode(&self, new: &New) -> u32 {
-        // A view gives no special bit out; a directory's comes from its place.
-        let directory = matches!(new.what, What::Directory);
-        new.mode
-            & if self.trusted {
-                0o7777
-            } else if directory {
-                0o2777
-            } else {
-                0o777
-            }
+        // A layer's files bring no bit that gives rights.
+        let given = if matches!(new.what, What::Directory) { 0o3777 } else { 0o777 };
+        new.mode & if self.trusted { 0o7777 } else { given }
     }
 
     /// Owners are set where we may; elsewhere everything new is ours.
@@ -214,7 +207,7 @@ impl<'a> Stager<'a> {
 /// What changes in place. Bits that a sandbox never gives out stay as they
 /// are: the content they stand for is the same.
 fn in_place(new: &New, old: &Seen) -> Made {
-    let mode = (old.mode & 0o7000) | (new.mode & 0o777);
+    let mode = (old.mode & !old.mode_mask()) | (new.mode & old.mode_mask());
     Made { inode: None, mode, owner: new.owner, ..of_seen(old) }
 }
 

@@ -25,7 +25,7 @@ pub fn digest(wishes: &[Wish], ours: &View, project: &SandboxPath) -> Result<Str
             What::Symlink(target) => field(&mut whole, &[b"link ", target.as_slice()].concat()),
             What::File(content) => field(&mut whole, &content_digest(content, ours, &wish.path)?),
         }
-        field(&mut whole, format!("{:o}", new.mode & 0o777).as_bytes());
+        field(&mut whole, format!("{:o}", new.mode).as_bytes());
     }
     Ok(whole.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -135,7 +135,7 @@ fn write(
 fn header(kind: tar::EntryType, mode: u32, size: u64, (uid, gid): (u32, u32)) -> tar::Header {
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(kind);
-    header.set_mode(mode & 0o777);
+    header.set_mode(mode);
     header.set_size(size);
     header.set_uid(u64::from(uid));
     header.set_gid(u64::from(gid));

@@ -140,6 +140,40 @@ fn names_of_one_file_that_changed_together_arrive_and_links_stay_links() {
     assert_eq!(inode("a"), inode("c"));
 }
 
+#[test]
+fn modes_of_directories_travel_whole_and_those_of_files_without_rights() {
+    let world = World::new();
+    for name in ["shared", "sticky", "closed", "was"] {
+        fs::create_dir(world.file(name)).unwrap();
+    }
+    let mode = |name: &str| fs::metadata(world.file(name)).unwrap().permissions().mode() & 0o7777;
+    fs::set_permissions(world.file("was"), fs::Permissions::from_mode(0o3775)).unwrap();
+    world.write("was/inside", "x");
+    let before = tree(&world);
+    world
+        .make(
+            "s",
+            "chmod 2775 shared; chmod 1777 sticky; chmod 700 closed; chmod 755 was; \
+             chmod u-s,g-s was; echo y > was/inside; mkdir -m 3770 made; chmod g+s,+t made; \
+             echo x > tool; chmod 6755 tool",
+        )
+        .unwrap();
+    let changed = world.changed("s").unwrap();
+    for name in ["shared", "sticky", "closed", "was"] {
+        assert!(changed.contains(&('M', name.to_owned())), "{name}: {changed:?}");
+    }
+    let reply = world.promote("s");
+    assert_eq!(reply.verdict, Verdict::Applied, "{reply:?}");
+    let modes = ["shared", "sticky", "closed", "made", "tool"].map(mode);
+    assert_eq!(modes, [0o2775, 0o1777, 0o700, 0o3770, 0o755]);
+    assert_eq!(mode("was") & 0o2000, 0, "a bit that was taken off is off");
+    if world.is_live("s") {
+        assert_eq!(world.changed("s").unwrap(), [], "the sandbox has what reality has");
+    }
+    assert_eq!(world.undo(None).unwrap().verdict, Verdict::Applied);
+    assert_eq!(tree(&world), before);
+}
+
 /// Every path with kind, mode and content.
 fn tree(world: &World) -> Vec<String> {
     let mut rows = Vec::new();

@@ -327,7 +327,7 @@ impl Copy<'_> {
             let (uid, gid) = owner(entry);
             let _ = rustix::fs::fchown(&target, uid, gid);
         }
-        let _ = rustix::fs::fchmod(&target, Mode::from_raw_mode(entry.mode & 0o777));
+        let _ = rustix::fs::fchmod(&target, Mode::from_raw_mode(entry.mode));
         if self.options.exact {
             let _ = rustix::fs::futimens(&target, &times(entry));
         }

@@ -5,6 +5,7 @@
 //! at a time, without following links; what is missing on the way is made
 //! with the attributes it has in the view below.
 
+use super::entry::mode_mask;
 use super::open::{self, Scope};
 use super::{Layer, LayerError, Result, View};
 use fractal_model::{EntryKind, SandboxPath};
@@ -106,7 +107,7 @@ impl<'a> Writer<'a> {
         }
         let directory = open::directory(&dir, &name, Scope::Layer).map_err(fail)?;
         self.set_owner(&directory, owner);
-        rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode & 0o777)).map_err(fail)
+        rustix::fs::fchmod(&directory, directory_mode(mode)).map_err(fail)
     }
 
     /// Makes a named pipe, which nobody here ever opens.
@@ -198,7 +199,7 @@ impl<'a> Writer<'a> {
         rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o700))?;
         let dir = open::directory(at, name, Scope::Layer)?;
         self.set_owner(&dir, owner);
-        rustix::fs::fchmod(&dir, Mode::from_raw_mode(mode & 0o777))?;
+        rustix::fs::fchmod(&dir, directory_mode(mode))?;
         Ok(dir)
     }
 
@@ -217,6 +218,10 @@ impl<'a> Writer<'a> {
             Some(_) => rustix::fs::unlinkat(dir, name, AtFlags::empty()),
         }
     }
+}
+
+fn directory_mode(mode: u32) -> Mode {
+    Mode::from_raw_mode(mode & mode_mask(FileType::Directory))
 }
 
 fn kind_at(dir: &OwnedFd, name: &CString) -> Option<FileType> {

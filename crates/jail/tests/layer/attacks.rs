@@ -129,10 +129,11 @@ fn set_uid_bits_are_not_given_out() {
     let scene = Scene::new();
     write(scene.layer("su"), "");
     chmod(&scene.layer("su"), 0o6755);
+    // On a directory two of them give no rights to anybody.
     make_dir(&scene.layer("sticky"));
-    chmod(&scene.layer("sticky"), 0o3777);
+    chmod(&scene.layer("sticky"), 0o7777);
     let modes: Vec<_> = scene.changes().list.iter().map(|change| change.mode).collect();
-    assert_eq!(modes, [0o777, 0o755]);
+    assert_eq!(modes, [0o3777, 0o755]);
     let entry = scene.top_view().lookup(&path("/su")).expect("lookup").expect("there");
     assert_eq!(entry.mode, 0o755);
 }
