@@ -5,7 +5,7 @@
 //! number of files. On another filesystem the entries are copied, and the
 //! stage is swept away after the write has been recorded.
 
-use super::content::{self, Attributes};
+use super::content::{self, Which};
 use super::disk::At;
 use super::ground::{c_name, stage_name};
 use super::holders::holders;
@@ -112,7 +112,7 @@ impl Work<'_> {
             return Ok(());
         }
         match seen.kind {
-            EntryKind::Directory => self.disk.make_dir(to)?,
+            EntryKind::Directory => self.copy_dir(from, to)?,
             EntryKind::Symlink => {
                 let target = rustix::fs::readlinkat(from.dir, from.name, Vec::new())?;
                 self.disk.make_link(target.to_bytes(), to)?;
@@ -145,11 +145,24 @@ impl Work<'_> {
         }
     }
 
+    /// Empty: what it held lies beside it. One that nobody may read is kept
+    /// without its attributes.
+    fn copy_dir(&self, from: At<'_>, to: At<'_>) -> io::Result<()> {
+        self.disk.make_dir(to)?;
+        match open_for_reading(from) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            source => {
+                let target = open_for_reading(to)?;
+                content::copy_attributes(self.disk, &source?, &target, Which::All)
+            }
+        }
+    }
+
     fn copy_file(&self, from: At<'_>, to: At<'_>, mode: u32) -> io::Result<()> {
         let source = open_for_reading(from)?;
         let target = self.disk.create(to, mode)?;
         self.disk.write(|| content::copy(&source, &target))?;
-        content::copy_attributes(self.disk, &source, &target, Attributes::All)?;
+        content::copy_attributes(self.disk, &source, &target, Which::All)?;
         self.disk.set_mode(&target, mode)
     }
 

@@ -17,6 +17,7 @@ mod inherit;
 pub(crate) mod inverse;
 mod keep;
 mod links;
+mod notes;
 mod plan;
 mod recover;
 mod see;
@@ -29,6 +30,7 @@ mod trouble;
 mod work;
 
 pub(crate) use disk::Hook;
+pub(crate) use notes::{Noted, digest as digest_of_attributes};
 pub(crate) use plan::Bytes;
 pub(crate) use recover::recover;
 
@@ -89,6 +91,10 @@ pub struct New {
     pub owner: Option<(u32, u32)>,
     /// Last change of the content.
     pub mtime_ns: i64,
+    /// What programs noted about it, where that is not read with the content:
+    /// of directories, and of files made from bytes. `None` leaves a directory
+    /// what it has.
+    pub noted: Option<Noted>,
     /// The rest, by kind.
     pub what: What,
 }

@@ -5,14 +5,15 @@
 //! [`fractal_jail::layer`] alone. Directories are staged empty; their entries
 //! are staged beside them and follow when the directory stands in its place.
 
-use super::content::{self, Attributes};
+use super::content::{self, Which};
 use super::disk::{At, Disk, Owner};
-use super::ground::c_name;
+use super::ground::{c_name, open_listed};
+use super::notes;
 use super::plan::{Bytes, Made};
 use super::see::seen_at;
 use super::trouble::Trouble;
 use super::{Content, New, Seen, Step, What};
-use fractal_jail::layer::{Reader, View};
+use fractal_jail::layer::{Attributes, Reader, View};
 use fractal_model::{EntryKind, Error, SandboxPath};
 use rustix::fd::{AsRawFd, OwnedFd, RawFd};
 use rustix::fs::{Mode, OFlags};
@@ -62,7 +63,11 @@ impl<'a> Stager<'a> {
         let fail = |error: io::Error| Trouble::io("prepare", &step.path, &error);
         let made = match (&new.what, &step.old) {
             (What::File(Content::Same), Some(old)) => in_place(new, old),
-            (What::Directory, Some(old)) if old.kind == EntryKind::Directory => in_place(new, old),
+            (What::Directory, Some(old)) if old.kind == EntryKind::Directory => Made {
+                attributes: new.noted.as_ref().map(|noted| notes::digest(&noted.new)),
+                noted: new.noted.clone(),
+                ..in_place(new, old)
+            },
             (What::Directory, _) => self.directory(new, at).map_err(fail)?,
             (What::Symlink(target), _) => self.symlink(new, target, at).map_err(fail)?,
             (What::File(content), _) => self.file(step, new, content, at)?,
@@ -73,9 +78,16 @@ impl<'a> Stager<'a> {
     fn directory(&self, new: &New, at: At<'_>) -> io::Result<Made> {
         self.disk.make_dir(at)?;
         self.give(new, at)?;
+        let mut attributes = String::new();
+        if let Some(noted) = &new.noted {
+            let dir = File::from(open_listed(at.dir, at.name)?);
+            content::give_all(self.disk, &dir, &noted.new)?;
+            attributes = notes::digest(&Attributes::of(&dir)?);
+        }
         // Mode and time follow when its entries are in it.
         let made = seen(at)?;
-        Ok(Made { mode: self.mode(new), mtime_ns: new.mtime_ns, ..described(new, &made) })
+        let (mode, mtime_ns) = (self.mode(new), new.mtime_ns);
+        Ok(Made { mode, mtime_ns, attributes: Some(attributes), ..described(new, &made) })
     }
 
     fn symlink(&self, new: &New, target: &[u8], at: At<'_>) -> io::Result<Made> {
@@ -148,7 +160,8 @@ impl<'a> Stager<'a> {
         }
         let made = seen(at)?;
         let sha256 = Some(content::hash(source)?);
-        Ok(Some(Made { sha256, ..of_seen(&made) }))
+        let attributes = Attributes::of(source).ok().map(|noted| notes::digest(&noted));
+        Ok(Some(Made { sha256, attributes, ..of_seen(&made) }))
     }
 
     fn filled(
@@ -169,16 +182,20 @@ impl<'a> Stager<'a> {
         self.give(new, at)?;
         if let Some(source) = source {
             // Before the mode: a file that may not be written takes none.
-            let which = if self.trusted { Attributes::All } else { Attributes::OfLayer };
+            let which = if self.trusted { Which::All } else { Which::OfLayer };
             content::copy_attributes(self.disk, source, &file, which)?;
+        } else if let Some(noted) = &new.noted {
+            content::give_all(self.disk, &file, &noted.new)?;
         }
+        // As they arrived: not every filesystem takes them.
+        let attributes = Attributes::of(&file).ok().map(|noted| notes::digest(&noted));
         let has = Seen::of(&rustix::fs::fstat(&file)?).mode;
         if has != self.mode(new) {
             self.disk.set_mode(&file, self.mode(new))?;
         }
         self.disk.set_time(at, new.mtime_ns)?;
         let made = Seen::of(&rustix::fs::fstat(&file)?);
-        Ok(Made { sha256: Some(hash), ..described(new, &made) })
+        Ok(Made { sha256: Some(hash), attributes, ..described(new, &made) })
     }
 
     fn mode(&self, new: &New) -> u32 {
@@ -224,6 +241,8 @@ fn of_seen(seen: &Seen) -> Made {
         size: seen.size,
         sha256: None,
         target: None,
+        attributes: None,
+        noted: None,
         inode: Some(seen.inode),
     }
 }

@@ -10,6 +10,7 @@ use super::plan::{Bytes, walk_key};
 use super::see::seen_at;
 use super::trouble::{Clash, Trouble};
 use super::{Content, Job, Seen, Step, What, links};
+use fractal_jail::layer::Attributes;
 use fractal_model::{EntryKind, Error, Result, SandboxPath};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
@@ -122,8 +123,17 @@ fn look(
     relative: &[u8],
     makes_way: bool,
 ) -> io::Result<std::result::Result<Option<Seen>, &'static str>> {
+    let noted = step.new.as_ref().and_then(|new| new.noted.as_ref());
+    let in_place = matches!(&step.old, Some(old) if old.kind == EntryKind::Directory);
     let now = match root.place(relative) {
-        Ok(place) => seen_at(&*place.dir, &place.name)?,
+        Ok(place) => {
+            if let Some(noted) = noted.filter(|_| in_place)
+                && Attributes::of_name(&*place.dir, &place.name).ok().as_ref() != Some(&noted.old)
+            {
+                return Ok(Err("it was edited"));
+            }
+            seen_at(&*place.dir, &place.name)?
+        }
         // Its directory is made, or put into the place of something else, by
         // a step of its own.
         Err(error) if is_no_way(&error) && makes_way => None,

@@ -12,7 +12,7 @@ use super::links::Links;
 use super::plan::{Act, Bytes, Made, Plan};
 use super::see::seen_at;
 use super::trouble::Trouble;
-use super::{Seen, ground};
+use super::{Seen, ground, notes};
 use crate::Engine;
 use fractal_model::{EntryKind, Error};
 use fractal_store::ApplyRow;
@@ -140,15 +140,17 @@ impl<'e> Work<'e> {
         })
     }
 
-    /// Whether mode and owner are as a step in place wants them.
+    /// Whether mode, owner and attributes are as a step in place wants them.
     fn is_changed(&self, number: usize) -> io::Result<bool> {
         let step = &self.plan.steps[number];
         let (Some(old), Some(new)) = (&step.old, &step.new) else { return Ok(false) };
         let place = self.root.place(&step.path.0)?;
         let now = seen_at(&*place.dir, &place.name)?;
-        Ok(now.is_some_and(|now| {
+        let is_set = now.is_some_and(|now| {
             now.inode == old.inode && now.mode == new.mode && has_owner(new, &now)
-        }))
+        });
+        let noted = new.noted.as_ref().map(|noted| notes::digest(&noted.new));
+        Ok(is_set && notes::are_as_made(noted.as_deref(), &*place.dir, &place.name)?)
     }
 
     /// Where the old entry of a step lies, once it is in the stage.

@@ -1,6 +1,6 @@
 //! Reading the notes: which states count as the base of a path.
 
-use super::{State, decode, digest, file};
+use super::{State, decode, file};
 use crate::Engine;
 use fractal_jail::layer::{Entry, View};
 use fractal_model::{EntryKind, Id, SandboxPath};
@@ -47,6 +47,14 @@ pub(super) enum Line {
 struct Noted {
     was: Option<State>,
     by: Option<Id>,
+}
+
+/// The base of a text file.
+pub struct Kept {
+    pub text: Vec<u8>,
+    pub mode: u32,
+    /// Digest of what programs noted about it.
+    pub attributes: String,
 }
 
 /// All that is known about the base of one sandbox.
@@ -110,7 +118,7 @@ impl Notes {
         let states = self.states.get(path).filter(|_| self.has_promoted(path));
         match (states.and_then(|states| states.first()), ours) {
             (Some(None), None) => true,
-            (Some(Some(was)), Some(ours)) => was.is_value_of(ours, || digest(view, path, ours)),
+            (Some(Some(was)), Some(ours)) => was.is_value_of(ours, view, path, &mut None),
             _ => false,
         }
     }
@@ -151,19 +159,18 @@ impl Notes {
         Some(states.iter().any(|was| match (was, now) {
             (None, None) => count == Count::All || self.has_promoted(path),
             (Some(was), Some(now)) if was.counts(count) => {
-                let read = || digest(host, path, now);
-                was.same_inode(now)
-                    || was.is_value_of(now, || hash.get_or_insert_with(read).clone())
+                was.same_inode(now) || was.is_value_of(now, host, path, &mut hash)
             }
             _ => false,
         }))
     }
 
     /// The base's text, where it was kept. The latest one counts.
-    pub fn content(&self, path: &SandboxPath, count: Count) -> Option<(Vec<u8>, u32)> {
+    pub fn content(&self, path: &SandboxPath, count: Count) -> Option<Kept> {
         let states = self.states.get(path)?;
         let was = states.iter().rev().flatten().find(|was| was.counts(count))?;
         let name = was.sha256.as_deref().filter(|_| was.kind == EntryKind::File)?;
-        Some((fs::read(self.dir.join(name)).ok()?, was.mode))
+        let text = fs::read(self.dir.join(name)).ok()?;
+        Some(Kept { text, mode: was.mode, attributes: was.attributes.clone() })
     }
 }

@@ -1,7 +1,7 @@
 //! Appending to the notes of one sandbox, and keeping small files whole.
 
 use super::notes::Line;
-use super::{State, content, encode, failed, file, hex};
+use super::{State, attributes, content, encode, failed, file, hex};
 use crate::{Engine, stale};
 use fractal_jail::layer::{Entry, View};
 use fractal_model::{EntryKind, Id, Result, SandboxPath};
@@ -73,6 +73,8 @@ impl Pen {
             ctime_ns: entry.ctime_ns,
             inode: entry.inode(),
             sha256: self.keep(path, entry),
+            // What cannot be read equals nothing.
+            attributes: attributes(&self.host, path, entry).unwrap_or_else(|| "?".to_owned()),
             // A directory's ctime moves with its entries, which are none of
             // its own value.
             sure: entry.ctime_ns < marker_ns || entry.kind == EntryKind::Directory,

@@ -3,6 +3,7 @@
 
 mod archives;
 mod attempts;
+mod attributes;
 mod checks;
 #[cfg(feature = "virtual")]
 mod code;

@@ -72,7 +72,7 @@ fn every_kind_becomes_every_other_and_comes_back() {
 }
 
 #[test]
-fn a_mode_changes_in_place_and_special_bits_stay() {
+fn a_mode_changes_in_place_and_bits_that_no_sandbox_gives_stay() {
     let world = World::new();
     world.write("tool", "x");
     world.write("dir/in", "x");
@@ -83,14 +83,14 @@ fn a_mode_changes_in_place_and_special_bits_stay() {
         fs::symlink_metadata(world.root.join(name)).unwrap().permissions().mode() & 0o7777
     };
     set("tool", 0o4755);
-    set("dir", 0o2775);
+    set("dir", 0o6775);
     let inode = world.see("tool").unwrap().inode;
     let changes =
-        [("tool", Want::Mode(0o700)), ("dir", Want::Mode(0o750)), ("", Want::Mode(0o711))];
+        [("tool", Want::Mode(0o700)), ("dir", Want::Mode(0o3750)), ("", Want::Mode(0o711))];
     world.apply(&changes).unwrap();
-    assert_eq!((mode("tool"), mode("dir"), mode("")), (0o4700, 0o2750, 0o711));
+    assert_eq!((mode("tool"), mode("dir"), mode("")), (0o4700, 0o7750, 0o711));
     assert_eq!(world.see("tool").unwrap().inode, inode);
     world.undo(None).unwrap();
-    assert_eq!((mode("tool"), mode("dir")), (0o4755, 0o2775));
+    assert_eq!((mode("tool"), mode("dir")), (0o4755, 0o6775));
     assert_eq!(world.see("tool").unwrap().inode, inode);
 }

@@ -195,7 +195,7 @@ fn linked_in_layer(
     let step = |name: &&str| {
         let _ = fs::hard_link(&first, below.join(name));
         let what = What::File(content.clone());
-        let new = Some(New { mode, owner: None, mtime_ns: TIME_NS, what });
+        let new = Some(New { mode, owner: None, mtime_ns: TIME_NS, noted: None, what });
         Step { path: world.path(name), old: world.see(name), new }
     };
     let steps = names.iter().map(step).collect();

@@ -68,8 +68,8 @@ fn fill(world: &World, count: usize) {
             }
             // Some are further names of others: one that goes and two that are
             // replaced are one file.
-            7 if at % 50 == 7 => link(at - 5, at),
-            7 if at % 50 == 17 => link(at - 10, at),
+            7 if at % 50 == 27 => link(at - 5, at),
+            7 if at % 50 == 37 => link(at - 10, at),
             _ => write(&name(at), "old content"),
         }
     }

@@ -114,17 +114,20 @@ pub fn put(writer: &Writer<'_>, ours: &View, wishes: &[Wish]) -> Result<()> {
             What::Directory => writer.directory(&wish.path, new.mode | 0o700, owner)?,
             What::Symlink(target) => writer.symlink(&wish.path, target)?,
             What::File(Content::Bytes(bytes)) => {
-                writer.file(&wish.path, new.mode, owner, &mut bytes.as_slice())?;
+                let noted = new.noted.as_ref().map(|noted| noted.new.clone()).unwrap_or_default();
+                writer.file(&wish.path, new.mode, owner, &noted, &mut bytes.as_slice())?;
             }
             What::File(_) => {
-                writer.file(&wish.path, new.mode, owner, &mut ours.open_file(&wish.path)?)?;
+                let (noted, mut file) = (ours.attributes(&wish.path)?, ours.open_file(&wish.path)?);
+                writer.file(&wish.path, new.mode, owner, &noted, &mut file)?;
             }
         }
     }
     for wish in wishes.iter().rev() {
         let Some(new) = &wish.new else { continue };
         if matches!(new.what, What::Directory) {
-            writer.attributes(&wish.path, new.mode, new.owner.unwrap_or((0, 0)))?;
+            let noted = ours.attributes(&wish.path)?;
+            writer.dress(&wish.path, new.mode, new.owner.unwrap_or((0, 0)), &noted)?;
         }
     }
     Ok(())

@@ -95,7 +95,7 @@ impl Work<'_> {
         let below: View = engine.views(row, below)?.common;
         let writer = Writer::open(next, &below, engine.marks() == Marks::Trusted)?;
         let old = self.vfs.at(&self.start);
-        land(vfs, &writer, list, |change| {
+        land(vfs, &writer, &below, list, |change| {
             let before = old.lstat(shown(&change.path));
             let turned = before.is_ok_and(|before| before.kind != change.entry);
             Ok(change.kind == ChangeKind::Modified && turned)
