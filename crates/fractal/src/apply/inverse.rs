@@ -191,13 +191,7 @@ impl Look<'_> {
             EntryKind::File if in_place => What::File(Content::Same),
             EntryKind::File => What::File(Content::Kept(self.kept(number, step))),
             EntryKind::Symlink => What::Symlink(self.kept_link(number, step).map_err(lost)?),
-            EntryKind::Special => {
-                return Err(Error::new(
-                    fractal_model::Code::Unsupported,
-                    format!("{} was a special file", step.path.shown(&self.row.root)),
-                )
-                .hint(format!("it is kept in {}", self.kept(number, step).display())));
-            }
+            EntryKind::Special => What::Special(self.kept(number, step)),
         };
         // What the promotion did not give away was never taken from its owner.
         let given = !in_place || step.new.as_ref().is_some_and(|new| new.owner.is_some());

@@ -108,6 +108,9 @@ pub enum What {
     Directory,
     /// A symbolic link to these bytes.
     Symlink(Vec<u8>),
+    /// A fifo, socket or device that stood there and is kept here. No sandbox
+    /// brings one.
+    Special(PathBuf),
 }
 
 /// Where a file's bytes come from.

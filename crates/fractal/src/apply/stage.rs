@@ -7,7 +7,7 @@
 
 use super::content::{self, Which};
 use super::disk::{At, Disk, Owner};
-use super::ground::{c_name, open_listed};
+use super::ground::{c_name, open_listed, open_there};
 use super::notes;
 use super::plan::{Bytes, Made};
 use super::see::seen_at;
@@ -16,7 +16,7 @@ use super::{Content, New, Seen, Step, What};
 use fractal_jail::layer::{Attributes, Reader, View};
 use fractal_model::{EntryKind, Error, SandboxPath};
 use rustix::fd::{AsRawFd, OwnedFd, RawFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -71,6 +71,7 @@ impl<'a> Stager<'a> {
             (What::Directory, _) => self.directory(new, at).map_err(fail)?,
             (What::Symlink(target), _) => self.symlink(new, target, at).map_err(fail)?,
             (What::File(content), _) => self.file(step, new, content, at)?,
+            (What::Special(path), _) => self.special(new, path, at).map_err(fail)?,
         };
         Ok(Some(made))
     }
@@ -150,18 +151,40 @@ impl<'a> Stager<'a> {
     /// A file that stood in reality comes back as itself where it can: with
     /// its inode, further names and attributes.
     fn again(&self, path: &Path, source: &File, at: At<'_>) -> io::Result<Option<Made>> {
-        let Some((parent, name)) = path.parent().zip(path.file_name()) else { return Ok(None) };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let parent = rustix::fs::open(parent, flags, Mode::empty())?;
-        let name = c_name(name.as_encoded_bytes());
-        match self.disk.link(At { dir: &parent, name: &name }, at) {
-            Err(error) if can_be_copied(&error) => return Ok(None),
-            answer => answer?,
+        if !self.link_kept(path, at)? {
+            return Ok(None);
         }
         let made = seen(at)?;
         let sha256 = Some(content::hash(source)?);
         let attributes = Attributes::of(source).ok().map(|noted| notes::digest(&noted));
         Ok(Some(Made { sha256, attributes, ..of_seen(&made) }))
+    }
+
+    /// Gives what is kept another name, here; false where it cannot have one.
+    fn link_kept(&self, path: &Path, at: At<'_>) -> io::Result<bool> {
+        let Some((parent, name)) = path.parent().zip(path.file_name()) else { return Ok(false) };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let parent = rustix::fs::open(parent, flags, Mode::empty())?;
+        let name = c_name(name.as_encoded_bytes());
+        match self.disk.link(At { dir: &parent, name: &name }, at) {
+            Err(error) if can_be_copied(&error) => Ok(false),
+            answer => answer.map(|()| true),
+        }
+    }
+
+    /// A fifo, socket or device comes back as itself, or as one of its kind.
+    /// Nobody here opens it.
+    fn special(&self, new: &New, path: &Path, at: At<'_>) -> io::Result<Made> {
+        if !self.link_kept(path, at)? {
+            let kept = rustix::fs::lstat(path)?;
+            let kind = FileType::from_raw_mode(kept.st_mode);
+            self.disk.make_special(at, kind, kept.st_rdev)?;
+            self.give(new, at)?;
+            let handle = open_there(at.dir, at.name.to_bytes(), OFlags::PATH)?;
+            self.disk.set_mode(&handle, self.mode(new))?;
+            self.disk.set_time(at, new.mtime_ns)?;
+        }
+        Ok(of_seen(&seen(at)?))
     }
 
     fn filled(

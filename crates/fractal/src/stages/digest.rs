@@ -21,6 +21,7 @@ pub fn digest(wishes: &[Wish], ours: &View, project: &SandboxPath) -> Result<Str
             continue;
         };
         match &new.what {
+            What::Special(_) => field(&mut whole, b"special"),
             What::Directory => field(&mut whole, b"directory"),
             What::Symlink(target) => field(&mut whole, &[b"link ", target.as_slice()].concat()),
             What::File(content) => field(&mut whole, &content_digest(content, ours, &wish.path)?),

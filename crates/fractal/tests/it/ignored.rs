@@ -102,3 +102,13 @@ fn a_repository_inside_that_is_ignored_stays_behind_as_a_whole() {
     assert_eq!(ignored(&reply), ["vendor/file"]);
     assert!(world.file("own/file").exists() && world.file("own/a.log").exists());
 }
+
+#[test]
+fn a_name_that_git_takes_for_magic_is_a_name() {
+    let world = repository();
+    world.make("s", "for f in ':(top)x' ':!y' '!z' './-o'; do echo x > \"$f\"; done").unwrap();
+    let reply = world.promote("s");
+    assert_eq!(reply.verdict, Verdict::Applied, "{reply:?}");
+    assert_eq!(reply.applied.len(), 4);
+    assert!(world.file(":(top)x").exists() && world.file(":!y").exists());
+}

@@ -94,3 +94,28 @@ fn a_mode_changes_in_place_and_bits_that_no_sandbox_gives_stay() {
     assert_eq!((mode("tool"), mode("dir")), (0o4755, 0o6775));
     assert_eq!(world.see("tool").unwrap().inode, inode);
 }
+
+#[test]
+fn a_fifo_that_was_replaced_or_removed_comes_back() {
+    use std::os::unix::fs::FileTypeExt;
+    let worlds = [Some((World::new(), None)), World::split().map(|(world, at)| (world, Some(at)))];
+    for (world, _at) in worlds.into_iter().flatten() {
+        for name in ["replaced", "removed"] {
+            let kind = rustix::fs::FileType::Fifo;
+            let (at, mode) = (world.root.join(name), rustix::fs::Mode::from_raw_mode(0o640));
+            rustix::fs::mknodat(rustix::fs::CWD, at, kind, mode, 0).unwrap();
+        }
+        let before = world.see("replaced").unwrap().mode;
+        world.apply(&[("replaced", Want::File("x")), ("removed", Want::Gone)]).unwrap();
+        let undone = world.undo(None).unwrap();
+        for name in ["replaced", "removed"] {
+            let meta = fs::symlink_metadata(world.root.join(name)).unwrap();
+            assert!(meta.file_type().is_fifo(), "{name}");
+            assert_eq!(world.see(name).unwrap().mode, before);
+        }
+        let again = world.undo(undone.undo.map(|id| id.to_string()).as_deref()).unwrap();
+        assert!(again.conflicts.is_empty(), "{again:?}");
+        assert_eq!(fs::read(world.root.join("replaced")).unwrap(), b"x");
+        assert!(!world.root.join("removed").exists());
+    }
+}

@@ -48,6 +48,9 @@ pub fn ignored(
     found.into_iter().map(whole).collect()
 }
 
+/// What every path begins with when git is asked.
+const HERE: &[u8] = b"./";
+
 /// Questions to the repository of one directory.
 struct Asking<'a> {
     engine: &'a Engine,
@@ -169,14 +172,20 @@ impl Asking<'_> {
         if list.is_empty() {
             return Ok(Some(nothing));
         }
-        let input: Vec<u8> = list.iter().flat_map(|path| [path, &b"\0"[..]].concat()).collect();
+        // From here: a name may begin with what git takes for magic, and this
+        // question knows no way to say that it is none.
+        let line = |path: &Asked| [HERE, path, b"\0"].concat();
+        let input: Vec<u8> = list.iter().flat_map(line).collect();
         git(self.caller, directory, args, |to| to.write_all(&input))
     }
 
     /// The paths in an answer; `None` when it is none.
     fn read(&self, answer: &Option<Answer>) -> Option<Vec<Asked>> {
         match answer {
-            Some(answer) if answer.status == 0 => Some(lines(&answer.output)),
+            Some(answer) if answer.status == 0 => {
+                let cut = |path: Vec<u8>| path.strip_prefix(HERE).map(<[u8]>::to_vec);
+                Some(lines(&answer.output).into_iter().filter_map(cut).collect())
+            }
             // None of them, or no repository.
             Some(answer) if answer.status == 1 => Some(Vec::new()),
             _ if !is_repository(self.directory) => Some(Vec::new()),

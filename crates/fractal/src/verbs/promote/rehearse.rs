@@ -112,6 +112,8 @@ pub fn put(writer: &Writer<'_>, ours: &View, wishes: &[Wish]) -> Result<()> {
         let owner = new.owner.unwrap_or((0, 0));
         match &new.what {
             What::Directory => writer.directory(&wish.path, new.mode | 0o700, owner)?,
+            // Only an undo brings one, and only into reality.
+            What::Special(_) => {}
             What::Symlink(target) => writer.symlink(&wish.path, target)?,
             What::File(Content::Bytes(bytes)) => {
                 let noted = new.noted.as_ref().map(|noted| noted.new.clone()).unwrap_or_default();
