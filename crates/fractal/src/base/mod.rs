@@ -24,7 +24,7 @@ pub use travel::{Held, held, note_imported};
 pub use write::{note, note_moved, note_promoted, note_staged, note_undone};
 
 use crate::apply::{Bytes, digest_of_attributes};
-use fractal_jail::layer::{Entry, View};
+use fractal_jail::layer::{Entry, Reader, View};
 use fractal_model::{EntryKind, Result, SandboxPath};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -70,7 +70,7 @@ impl State {
         known: &mut Option<Option<String>>,
     ) -> bool {
         self.same_shape(now)
-            && attributes(view, path, now).as_ref() == Some(&self.attributes)
+            && attributes(&mut view.reader(), path, now).as_ref() == Some(&self.attributes)
             && match self.sha256 {
                 None => self.kind == EntryKind::Directory,
                 Some(_) => *known.get_or_insert_with(|| digest(view, path, now)) == self.sha256,
@@ -88,10 +88,10 @@ impl State {
 }
 
 /// The digest of what programs noted at a path; `None` if it cannot be read.
-pub fn attributes(view: &View, path: &SandboxPath, entry: &Entry) -> Option<String> {
+fn attributes(reader: &mut Reader<'_>, path: &SandboxPath, entry: &Entry) -> Option<String> {
     match entry.kind {
         EntryKind::File | EntryKind::Directory => {
-            view.attributes(path).ok().map(|noted| digest_of_attributes(&noted))
+            reader.attributes(path).ok().map(|noted| digest_of_attributes(&noted))
         }
         EntryKind::Symlink | EntryKind::Special => Some(String::new()),
     }

@@ -65,6 +65,9 @@ pub struct Notes {
     states: BTreeMap<SandboxPath, Vec<Option<State>>>,
     /// Paths that a promotion left as the first of these.
     promoted: HashSet<SandboxPath>,
+    /// Paths where nothing stood when the sandbox first made something there,
+    /// whatever a promotion brought since.
+    absent: HashSet<SandboxPath>,
     /// The last run whose notes are complete.
     last_run: Option<Id>,
 }
@@ -97,13 +100,20 @@ impl Notes {
             }
         }
         for (path, mut states) in all {
+            if states.iter().any(|noted| noted.by.is_none() && noted.was.is_none()) {
+                notes.absent.insert(path.clone());
+            }
             states.retain(|noted| noted.by.is_none_or(|by| !undone.contains(&by)));
             // What a promotion left is the base from then on, and nothing else.
             if let Some(last) = states.iter().rposition(|noted| noted.by.is_some()) {
                 states.drain(..last);
                 notes.promoted.insert(path.clone());
             }
-            notes.states.insert(path, states.into_iter().map(|noted| noted.was).collect());
+            // A path that only a promotion noted, which was taken back, is as if
+            // it had never been noted: what lies above it may tell.
+            if !states.is_empty() {
+                notes.states.insert(path, states.into_iter().map(|noted| noted.was).collect());
+            }
         }
         notes
     }
@@ -146,6 +156,14 @@ impl Notes {
         None
     }
 
+    /// Nothing, for a path in a directory that the sandbox made: only the
+    /// directory was noted, and a promotion may have brought it without all
+    /// that lies in it.
+    fn below_nothing(&self, path: &SandboxPath) -> Option<&[Option<State>]> {
+        let mut above = std::iter::successors(path.parent(), SandboxPath::parent);
+        above.any(|dir| self.absent.contains(&dir)).then_some(&[None])
+    }
+
     /// Whether what the host has now is what was noted.
     pub fn is_base(
         &self,
@@ -154,7 +172,7 @@ impl Notes {
         host: &View,
         count: Count,
     ) -> Option<bool> {
-        let states = self.of(path)?;
+        let states = self.of(path).or_else(|| self.below_nothing(path))?;
         let mut hash: Option<Option<String>> = None;
         Some(states.iter().any(|was| match (was, now) {
             (None, None) => count == Count::All || self.has_promoted(path),

@@ -127,7 +127,7 @@ impl Look<'_> {
         let Some(entry) = entry else { return vec![None] };
         let (kind, mode, size) = (entry.kind, entry.mode, entry.size);
         let sha256 = digest(&self.base, path, entry);
-        match attributes(&self.base, path, entry) {
+        match attributes(&mut self.base.reader(), path, entry) {
             Some(attributes) if kind == EntryKind::Directory || sha256.is_some() => {
                 vec![Some(Value { kind, mode, size, sha256, attributes })]
             }

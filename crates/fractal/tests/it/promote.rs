@@ -174,6 +174,39 @@ fn modes_of_directories_travel_whole_and_those_of_files_without_rights() {
     assert_eq!(tree(&world), before);
 }
 
+#[test]
+fn new_directories_can_be_promoted_again_after_an_undo() {
+    let world = World::new();
+    world.make("s", "mkdir -p new/deep; echo x > new/deep/file; ln -s file new/deep/link").unwrap();
+    for _ in 0..2 {
+        let reply = world.promote("s");
+        assert_eq!(reply.verdict, Verdict::Applied, "{reply:?}");
+        assert_eq!(world.read("new/deep/file"), "x\n");
+        assert_eq!(world.undo(None).unwrap().verdict, Verdict::Applied);
+        assert!(!world.file("new").exists());
+    }
+    // An edit there is still seen.
+    fs::create_dir_all(world.file("new/deep")).unwrap();
+    world.write("new/deep/file", "theirs");
+    assert_eq!(conflicts(&world.promote("s")), ["new/deep/file"]);
+}
+
+#[test]
+fn what_stays_behind_in_a_new_directory_can_be_promoted_later() {
+    let world = World::new();
+    world.make("s", "mkdir -p new/deep; echo 1 > new/deep/one; echo 2 > new/deep/two").unwrap();
+    let one = Promote { only: vec!["new/deep/one".into()], ..asked("s") };
+    assert_eq!(world.promote_with(one).unwrap().verdict, Verdict::Applied);
+    assert!(!world.file("new/deep/two").exists());
+    let reply = world.promote("s");
+    assert_eq!(reply.verdict, Verdict::Applied, "{reply:?}");
+    assert_eq!(world.read("new/deep/two"), "2\n");
+    // What somebody else puts there meanwhile is not overwritten.
+    world.sh("s", "echo 3 > new/deep/three").unwrap();
+    world.write("new/deep/three", "theirs");
+    assert_eq!(conflicts(&world.promote("s")), ["new/deep/three"]);
+}
+
 /// Every path with kind, mode and content.
 fn tree(world: &World) -> Vec<String> {
     let mut rows = Vec::new();
