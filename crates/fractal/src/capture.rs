@@ -9,10 +9,11 @@
 //! the copy, and the look is repeated until nothing moved; a file that never
 //! holds still is taken as it is and copied again next time.
 
+use crate::apply::digest_of_attributes;
 use crate::view::path_of;
 use crate::{Engine, insert_layer};
 use fractal_jail::layer::{
-    self, Bounds, CopyOptions, Entry, Layer, Marks, Step, View, Writer, copy_out,
+    self, Bounds, CopyOptions, Entry, Layer, Marks, Reader, Step, View, Writer, copy_out,
 };
 use fractal_model::{Code, EntryKind, Error, Id, Result, SandboxPath};
 use fractal_store::{Captures, Reads, SandboxRow, new_id, now_ms};
@@ -176,9 +177,10 @@ impl<'a> Shot<'a> {
 
     fn look(&self) -> Result<Index> {
         let mut index = Index::new();
+        let mut reader = self.host.reader();
         let walked = self.host.walk(&self.project, &Bounds::default(), |path, entry| {
             if entry.kind != EntryKind::Special {
-                index.insert(path.clone(), mark(entry));
+                index.insert(path.clone(), mark(entry, path, &mut reader));
             }
             Step::Continue
         })?;
@@ -209,12 +211,19 @@ impl<'a> Shot<'a> {
         for (path, mark) in now.iter().filter(|(path, mark)| before.get(*path) != Some(*mark)) {
             let parent = path.parent().unwrap_or_default();
             if mark.kind == EntryKind::Directory {
-                writer.directory(path, mark.mode, mark.owner)?;
+                writer.directory(path, mark.mode | 0o700, mark.owner)?;
                 continue;
             }
             // The way to it, with the attributes it has below.
             writer.directory(&parent, 0o755, (0, 0))?;
             self.copy_one(&tree, &parent, path)?;
+        }
+        // Last and deepest first: a mode may keep us from writing below it.
+        for (path, mark) in now.iter().rev().filter(|(path, mark)| before.get(*path) != Some(*mark))
+        {
+            if mark.kind == EntryKind::Directory {
+                writer.dress(path, mark.mode, mark.owner, &self.host.attributes(path)?)?;
+            }
         }
         Ok(())
     }
@@ -243,18 +252,26 @@ impl<'a> Shot<'a> {
     }
 }
 
-fn mark(entry: &Entry) -> Mark {
-    // What happens in a directory is told by its entries.
+fn mark(entry: &Entry, path: &SandboxPath, reader: &mut Reader<'_>) -> Mark {
+    // What happens in a directory is told by its entries; what was noted about
+    // it, which moves no time that counts, stands in for its size.
     let own = entry.kind != EntryKind::Directory;
+    let mut noted =
+        || reader.attributes(path).map_or(0, |noted| short(&digest_of_attributes(&noted)));
     Mark {
         kind: entry.kind,
         mode: entry.mode,
         owner: (entry.uid, entry.gid),
         inode: if own { entry.inode().1 } else { 0 },
-        size: if own { entry.size } else { 0 },
+        size: if own { entry.size } else { noted() },
         mtime_ns: if own { entry.mtime_ns } else { 0 },
         ctime_ns: if own { entry.ctime_ns } else { 0 },
     }
+}
+
+/// The beginning of a digest as a number; 0 for none.
+fn short(digest: &str) -> u64 {
+    digest.get(..16).and_then(|start| u64::from_str_radix(start, 16).ok()).unwrap_or(0)
 }
 
 fn open_directory(path: &Path) -> Result<OwnedFd> {

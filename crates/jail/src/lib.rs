@@ -35,7 +35,6 @@ mod wire;
 
 pub use living::{Frozen, Living, NotFrozen, end};
 pub use pump::{Captured, Input, Output, Streams};
-pub use request::LOCKED_IN_WORK;
 pub use run::{Ended, Reached, Report, Running, Why, explain, run, run_when, settle, spawn};
 pub use spec::{LastWords, Placed, Spec, Stack, Top};
 

@@ -208,7 +208,7 @@ fn candidates(spec: &Spec) -> Result<Vec<CString>, JailError> {
 
 /// What a `volatile` overlay leaves in its work directory, with no rights for
 /// anybody; outermost first.
-pub const LOCKED_IN_WORK: [&str; 3] = ["work", "work/incompat", "work/incompat/volatile"];
+const LOCKED_IN_WORK: [&str; 3] = ["work", "work/incompat", "work/incompat/volatile"];
 
 /// The kernel's part of each overlay's work directory, outside the sandbox.
 fn locked_dirs(spec: &Spec, plan: &Plan) -> Result<Vec<CString>, JailError> {

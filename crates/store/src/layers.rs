@@ -122,6 +122,19 @@ impl Store {
         self.discard(&self.layer_work(id).join(name))
     }
 
+    /// Throws away what was built beside a layer's tree.
+    pub fn discard_beside(&self, id: Id, name: &str) -> Result<()> {
+        self.discard(&self.layer_dir(id).join(name))
+    }
+
+    /// Throws away all of a layer's work directory, whatever rights a kernel or
+    /// a program that was killed left there. What cannot be moved stays.
+    pub fn clear_work(&self, id: Id) {
+        for entry in fs::read_dir(self.layer_work(id)).into_iter().flatten().flatten() {
+            let _ = self.discard(&entry.path());
+        }
+    }
+
     /// Disk space that a layer takes.
     pub fn layer_size(&self, id: Id) -> Result<u64> {
         let path = self.layer_tree(id);

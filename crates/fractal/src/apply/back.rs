@@ -8,7 +8,7 @@ use super::disk::At;
 use super::ground::{Place, is_empty};
 use super::plan::{Act, Made, Move};
 use super::see::seen_at;
-use super::swap::Standing;
+use super::swap::{Standing, handle, is_between};
 use super::trouble::Trouble;
 use super::work::{Progress, Work, aside_name, entry_name, is_ours};
 use fractal_model::EntryKind;
@@ -52,12 +52,13 @@ impl Work<'_> {
         };
         let progress = self.progress(number)?;
         let restored = match (step.act(), progress) {
+            // Part of it may be done.
+            (Act::Change, _) => self.change_back(number, &place),
             (_, Progress::Waiting) => return Ok(Restored::Yes),
             (Act::Replace, Progress::Between) => self.return_aside(number, &place),
             (Act::Add, _) => self.take_away(number, &place),
             (Act::Replace, _) => self.exchange_back(number, &place),
             (Act::Remove, _) => self.return_held(number, &place),
-            (Act::Change, _) => self.change_back(number, &place),
         };
         self.root.forget();
         restored
@@ -128,12 +129,27 @@ impl Work<'_> {
         }
     }
 
+    /// Puts back what we set; a mode that somebody else set meanwhile stays.
     fn change_back(&self, number: usize, place: &Place) -> io::Result<Restored> {
         let step = &self.plan.steps[number];
         let (Some(old), Some(new)) = (&step.old, &step.new) else { return Ok(Restored::Yes) };
+        let (handle, now) = match handle(place, old.inode) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Restored::Left),
+            answer => answer?,
+        };
         let owner = new.owner.map(|_| (old.uid, old.gid));
         let wanted = Made { mode: old.mode, owner, ..new.clone() };
-        self.set_mode(place, old.inode, &wanted).map(|()| Restored::Yes)
+        let is_set = is_between(old, new, &now);
+        if let Some(noted) = &new.noted {
+            if is_set && old.mode & 0o200 != 0 {
+                self.set_mode(&handle, place, &now, &wanted)?;
+            }
+            noted.take_back(self.disk, &handle)?;
+        }
+        if is_set {
+            self.set_mode(&handle, place, &now, &wanted)?;
+        }
+        Ok(Restored::Yes)
     }
 
     /// Opens a directory of ours again, so that its entries can be taken out.
@@ -144,7 +160,10 @@ impl Work<'_> {
         };
         let open = Made { mode: new.mode | 0o700, owner: None, ..new.clone() };
         match (self.stands(number, &place)?, new.inode) {
-            (Standing::Ours, Some(inode)) => self.set_mode(&place, inode, &open),
+            (Standing::Ours, Some(inode)) => {
+                let (handle, now) = handle(&place, inode)?;
+                self.set_mode(&handle, &place, &now, &open)
+            }
             _ => Ok(()),
         }
     }

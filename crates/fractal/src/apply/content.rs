@@ -1,8 +1,9 @@
 //! Content: copied and hashed in one pass, attributes brought along.
 
 use super::disk::Disk;
+use fractal_jail::layer::Attributes;
+use rustix::io::Errno;
 use sha2::{Digest, Sha256};
-use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -75,24 +76,12 @@ fn hex(hasher: Sha256) -> String {
 
 /// Which attributes come along.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Attributes {
+pub(super) enum Which {
     /// Of a layer: what programs note about their own files. Never what gives
     /// rights or what the kernel's overlay noted.
     OfLayer,
     /// Of a file that stood in reality: all that we may set.
     All,
-}
-
-impl Attributes {
-    fn takes(self, name: &CStr) -> bool {
-        let name = name.to_bytes();
-        match self {
-            Attributes::OfLayer => {
-                name.starts_with(b"user.") && !name.starts_with(b"user.overlay.")
-            }
-            Attributes::All => true,
-        }
-    }
 }
 
 /// The kernel's bound for a value and for a list of names.
@@ -104,9 +93,28 @@ pub(super) fn copy_attributes(
     disk: &Disk,
     source: &File,
     target: &File,
-    which: Attributes,
+    which: Which,
 ) -> io::Result<()> {
-    use rustix::io::Errno;
+    match which {
+        Which::OfLayer => {
+            let noted = Attributes::of(source).map_err(too_many)?;
+            give_all(disk, target, &noted)
+        }
+        Which::All => copy_all(disk, source, target),
+    }
+}
+
+fn too_many(errno: Errno) -> io::Error {
+    match errno {
+        Errno::TOOBIG => {
+            let why = "it has more extended attributes than are taken along";
+            io::Error::new(io::ErrorKind::QuotaExceeded, why)
+        }
+        errno => errno.into(),
+    }
+}
+
+fn copy_all(disk: &Disk, source: &File, target: &File) -> io::Result<()> {
     // Most files have none: asking for the length first costs no buffer.
     match rustix::fs::flistxattr_query(source) {
         Ok(0) | Err(Errno::NOTSUP) => return Ok(()),
@@ -115,24 +123,36 @@ pub(super) fn copy_attributes(
     }
     let mut buffer = vec![0u8; ATTRIBUTE_BYTES_MAX];
     let length = rustix::fs::flistxattr(source, &mut buffer[..])?;
-    let names: Vec<CString> = buffer[..length]
+    let names: Vec<Vec<u8>> = buffer[..length]
         .split(|byte| *byte == 0)
         .filter(|name| !name.is_empty())
-        .map(|name| CString::new(name).expect("split at every NUL"))
-        .filter(|name| which.takes(name))
+        .map(<[u8]>::to_vec)
         .collect();
     for name in names {
-        let Ok(length) = rustix::fs::fgetxattr(source, &name, &mut buffer[..]) else { continue };
-        match disk.set_attribute(target, &name, &buffer[..length]) {
-            Err(error)
-                if matches!(
-                    error.raw_os_error().map(Errno::from_raw_os_error),
-                    Some(Errno::NOTSUP | Errno::PERM | Errno::ACCESS)
-                ) => {}
-            answer => answer?,
-        }
+        let value = rustix::fs::fgetxattr(source, name.as_slice(), &mut buffer[..]);
+        let Ok(length) = value else { continue };
+        give(disk, target, &name, &buffer[..length])?;
     }
     Ok(())
+}
+
+fn give(disk: &Disk, target: &File, name: &[u8], value: &[u8]) -> io::Result<()> {
+    match disk.set_attribute(target, name, value) {
+        Err(error)
+            if matches!(
+                error.raw_os_error().map(Errno::from_raw_os_error),
+                Some(Errno::NOTSUP | Errno::PERM | Errno::ACCESS)
+            ) =>
+        {
+            Ok(())
+        }
+        answer => answer,
+    }
+}
+
+/// Gives a new file or directory what was noted about it.
+pub(super) fn give_all(disk: &Disk, target: &File, noted: &Attributes) -> io::Result<()> {
+    noted.iter().try_for_each(|(name, value)| give(disk, target, name, value))
 }
 
 /// Whether two files hold the same.

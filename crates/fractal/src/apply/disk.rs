@@ -112,10 +112,7 @@ impl Disk {
         match rustix::fs::fchmod(&file, mode) {
             // A handle without the right to read takes no fchmod, and a name
             // may have become a link to something else; this one cannot.
-            Err(Errno::BADF) => {
-                let fixed = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-                Ok(rustix::fs::chmodat(CWD, fixed, mode, AtFlags::empty())?)
-            }
+            Err(Errno::BADF) => Ok(rustix::fs::chmodat(CWD, fixed(&file), mode, AtFlags::empty())?),
             answer => Ok(answer?),
         }
     }
@@ -131,10 +128,22 @@ impl Disk {
         Ok(rustix::fs::utimensat(at.dir, at.name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    pub fn set_attribute(&self, file: &File, name: &CStr, value: &[u8]) -> io::Result<()> {
+    pub fn set_attribute(&self, file: impl AsFd, name: &[u8], value: &[u8]) -> io::Result<()> {
         self.before("setxattr")?;
         let flags = rustix::fs::XattrFlags::empty();
-        Ok(rustix::fs::fsetxattr(file, name, value, flags)?)
+        match rustix::fs::fsetxattr(&file, name, value, flags) {
+            // As with the mode.
+            Err(Errno::BADF) => Ok(rustix::fs::setxattr(fixed(&file), name, value, flags)?),
+            answer => Ok(answer?),
+        }
+    }
+
+    pub fn remove_attribute(&self, file: impl AsFd, name: &[u8]) -> io::Result<()> {
+        self.before("removexattr")?;
+        match rustix::fs::fremovexattr(&file, name) {
+            Err(Errno::BADF) => Ok(rustix::fs::removexattr(fixed(&file), name)?),
+            answer => Ok(answer?),
+        }
     }
 
     /// Moves an entry to a name that must be free.
@@ -175,4 +184,9 @@ impl Disk {
         self.before("sync")?;
         Ok(rustix::fs::syncfs(on)?)
     }
+}
+
+/// A name for what is open that leads nowhere else.
+fn fixed(file: impl AsFd) -> String {
+    format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
 }

@@ -5,6 +5,7 @@
 //! and new directories pass that on. A stage is not that directory, so it has
 //! to be said. What replaces something keeps its group. Only groups that we may
 //! give count: where the kernel would drop the bit, it is not promised.
+//! The same holds for the bit of a directory that the job sets itself.
 
 use super::ground::Root;
 use super::survey::is_no_way;
@@ -27,7 +28,11 @@ impl Groups {
     /// Lets a step take over what its place gives; `relative` is its directory
     /// below the root. Steps come in the order of a walk.
     pub fn pass_on(&mut self, step: &mut Step, root: &Root, relative: &[u8]) -> io::Result<()> {
-        let Some(dir) = step.path.parent().filter(|_| is_made(step)) else { return Ok(()) };
+        if !is_made(step) {
+            promise(step);
+            return Ok(());
+        }
+        let Some(dir) = step.path.parent() else { return Ok(()) };
         let shared = self.of(dir, root, relative)?;
         let (old, Some(new)) = (step.old.as_ref(), step.new.as_mut()) else { return Ok(()) };
         let is_dir = matches!(new.what, What::Directory);
@@ -63,6 +68,15 @@ impl Groups {
         };
         self.last = Some((dir, group));
         Ok(group)
+    }
+}
+
+/// Takes the set-gid bit off a directory that stays, where the kernel would.
+fn promise(step: &mut Step) {
+    let (Some(old), Some(new)) = (&step.old, &mut step.new) else { return };
+    let group = new.owner.map_or(old.gid, |(_, group)| group);
+    if old.mode & SET_GID == 0 && !may_give(group) {
+        new.mode &= !SET_GID;
     }
 }
 

@@ -9,8 +9,9 @@ use super::ground::{Place, Root, c_name, open_there};
 use super::plan::{Act, Bytes, Made, Plan, Planned};
 use super::see::seen_at;
 use super::work::open_root;
-use super::{Content, New, Seen, Step, What, content};
+use super::{Content, New, Noted, Seen, Step, What, content, notes};
 use crate::Engine;
+use fractal_jail::layer::Attributes;
 use fractal_model::{Conflict, EntryKind, Error, RecordBody, Result, SandboxPath};
 use fractal_store::ApplyRow;
 use rustix::fs::OFlags;
@@ -155,10 +156,12 @@ impl Look<'_> {
             return Ok(false);
         }
         match old.kind {
-            _ if step.act() == Act::Change => Ok(true),
+            _ if step.act() == Act::Change => notes::are_as_before(step, &*place.dir, &place.name),
             EntryKind::File => {
-                let kept = File::open(self.kept(number, step));
-                kept.and_then(|kept| content::is_equal(&open_file(place)?, &kept))
+                let kept = File::open(self.kept(number, step))?;
+                let now = open_file(place)?;
+                let noted = Attributes::of(&kept)? == Attributes::of(&now)?;
+                Ok(noted && content::is_equal(&now, &kept)?)
             }
             EntryKind::Symlink => Ok(read_link(place)? == self.kept_link(number, step)?),
             EntryKind::Directory => Ok(true),
@@ -188,18 +191,26 @@ impl Look<'_> {
             EntryKind::File if in_place => What::File(Content::Same),
             EntryKind::File => What::File(Content::Kept(self.kept(number, step))),
             EntryKind::Symlink => What::Symlink(self.kept_link(number, step).map_err(lost)?),
-            EntryKind::Special => {
-                return Err(Error::new(
-                    fractal_model::Code::Unsupported,
-                    format!("{} was a special file", step.path.shown(&self.row.root)),
-                )
-                .hint(format!("it is kept in {}", self.kept(number, step).display())));
-            }
+            EntryKind::Special => What::Special(self.kept(number, step)),
         };
         // What the promotion did not give away was never taken from its owner.
         let given = !in_place || step.new.as_ref().is_some_and(|new| new.owner.is_some());
         let owner = given.then_some((old.uid, old.gid));
-        Ok(New { mode: old.mode, owner, mtime_ns: old.mtime_ns, what })
+        let noted = self.noted(number, step, old).map_err(lost)?;
+        Ok(New { mode: old.mode, owner, mtime_ns: old.mtime_ns, noted, what })
+    }
+
+    /// The attributes of a directory that stood there; a file brings its own.
+    fn noted(&self, number: usize, step: &Planned, old: &Seen) -> io::Result<Option<Noted>> {
+        if old.kind != EntryKind::Directory {
+            return Ok(None);
+        }
+        if step.act() == Act::Change {
+            let noted = step.new.as_ref().and_then(|new| new.noted.as_ref());
+            return Ok(noted.map(Noted::inverse));
+        }
+        let kept = Attributes::of_path(&self.kept(number, step))?;
+        Ok((!kept.is_empty()).then(|| Noted::fresh(kept)))
     }
 
     /// Where what stood there is kept.
@@ -275,6 +286,9 @@ fn is_as_written(step: &Planned, now: Option<&(Place, Seen)>) -> io::Result<bool
 /// By content: a time and a size can be kept through an edit.
 fn is_as_made(new: &Made, place: &Place, now: &Seen) -> io::Result<bool> {
     if new.kind != now.kind || !same_mode(new.mode, now) {
+        return Ok(false);
+    }
+    if !notes::are_as_made(new.attributes.as_deref(), &*place.dir, &place.name)? {
         return Ok(false);
     }
     match (new.kind, &new.sha256, &new.target) {

@@ -5,7 +5,7 @@
 //! number of files. On another filesystem the entries are copied, and the
 //! stage is swept away after the write has been recorded.
 
-use super::content::{self, Attributes};
+use super::content::{self, Which};
 use super::disk::At;
 use super::ground::{c_name, stage_name};
 use super::holders::holders;
@@ -108,8 +108,11 @@ impl Work<'_> {
         let to = At { dir: copy, name: &name };
         let stat = stat_at(from.dir, from.name)?.ok_or(Errno::NOENT)?;
         let seen = super::Seen::of(&stat);
+        if self.link_copy(number, &seen, to)? {
+            return Ok(());
+        }
         match seen.kind {
-            EntryKind::Directory => self.disk.make_dir(to)?,
+            EntryKind::Directory => self.copy_dir(from, to)?,
             EntryKind::Symlink => {
                 let target = rustix::fs::readlinkat(from.dir, from.name, Vec::new())?;
                 self.disk.make_link(target.to_bytes(), to)?;
@@ -129,11 +132,37 @@ impl Work<'_> {
         self.disk.set_time(to, seen.mtime_ns)
     }
 
+    /// Gives the copy of another name of the same file this name too.
+    fn link_copy(&self, number: usize, seen: &super::Seen, to: At<'_>) -> io::Result<bool> {
+        let stage = |number: usize| self.plan.steps[number].stage;
+        let names = self.links.of_file(seen).iter();
+        let first = names.copied().find(|other| *other < number && stage(*other) == stage(number));
+        let Some(first) = first else { return Ok(false) };
+        match self.disk.link(At { dir: to.dir, name: &entry_name(first) }, to) {
+            // That one was put back, and is not kept.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            answer => answer.map(|()| true),
+        }
+    }
+
+    /// Empty: what it held lies beside it. One that nobody may read is kept
+    /// without its attributes.
+    fn copy_dir(&self, from: At<'_>, to: At<'_>) -> io::Result<()> {
+        self.disk.make_dir(to)?;
+        match open_for_reading(from) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            source => {
+                let target = open_for_reading(to)?;
+                content::copy_attributes(self.disk, &source?, &target, Which::All)
+            }
+        }
+    }
+
     fn copy_file(&self, from: At<'_>, to: At<'_>, mode: u32) -> io::Result<()> {
         let source = open_for_reading(from)?;
         let target = self.disk.create(to, mode)?;
         self.disk.write(|| content::copy(&source, &target))?;
-        content::copy_attributes(self.disk, &source, &target, Attributes::All)?;
+        content::copy_attributes(self.disk, &source, &target, Which::All)?;
         self.disk.set_mode(&target, mode)
     }
 

@@ -16,6 +16,8 @@ pub(crate) mod holders;
 mod inherit;
 pub(crate) mod inverse;
 mod keep;
+mod links;
+mod notes;
 mod plan;
 mod recover;
 mod see;
@@ -28,6 +30,7 @@ mod trouble;
 mod work;
 
 pub(crate) use disk::Hook;
+pub(crate) use notes::{Noted, digest as digest_of_attributes};
 pub(crate) use plan::Bytes;
 pub(crate) use recover::recover;
 
@@ -82,12 +85,16 @@ pub struct Seen {
 #[derive(Clone, Debug)]
 pub struct New {
     /// Permission bits. Of the special ones only an undo sets any, but for the
-    /// set-gid bit of a directory that is made in a shared one.
+    /// set-gid and the sticky bit of directories.
     pub mode: u32,
     /// Owner and group, where we may set them.
     pub owner: Option<(u32, u32)>,
     /// Last change of the content.
     pub mtime_ns: i64,
+    /// What programs noted about it, where that is not read with the content:
+    /// of directories, and of files made from bytes. `None` leaves a directory
+    /// what it has.
+    pub noted: Option<Noted>,
     /// The rest, by kind.
     pub what: What,
 }
@@ -101,6 +108,9 @@ pub enum What {
     Directory,
     /// A symbolic link to these bytes.
     Symlink(Vec<u8>),
+    /// A fifo, socket or device that stood there and is kept here. No sandbox
+    /// brings one.
+    Special(PathBuf),
 }
 
 /// Where a file's bytes come from.
@@ -220,9 +230,7 @@ fn lay_out<'e>(
     survey: Survey,
 ) -> Result<Work<'e>> {
     match try_lay_out(engine, disk, &row, job, survey) {
-        Ok((survey_root, stages, plan)) => {
-            Ok(Work { engine, disk, row, root: survey_root, stages, plan })
-        }
+        Ok((root, stages, plan)) => Ok(Work::new(engine, disk, row, root, stages, plan)),
         Err(trouble) => Err(match recover::forget(engine, disk, &row) {
             Ok(()) => trouble.into(),
             Err(again) => recover::postponed(engine, &row, trouble, &again),

@@ -6,7 +6,7 @@
 //! later, know exactly what the first one knew. `docs/format.md` describes
 //! the file.
 
-use super::Seen;
+use super::{Noted, Seen};
 use fractal_model::{EntryKind, Error, RecordBody, Result, SandboxPath};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
@@ -16,7 +16,7 @@ use std::path::Path;
 const FORMAT: u32 = 1;
 
 /// A file with more than this on one line was not written by us.
-const LINE_BYTES_MAX: u64 = 64 << 10;
+const LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// Everything about one write.
 pub(super) struct Plan {
@@ -60,6 +60,13 @@ pub(super) struct Made {
     /// Target of a link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Bytes>,
+    /// Digest of the attributes that it has, where it brings any or has none
+    /// for certain; empty when it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attributes: Option<String>,
+    /// Attributes of a directory that change in place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noted: Option<Noted>,
     /// What was staged; `None` changes what is there in place.
     pub inode: Option<(u64, u64)>,
 }
@@ -70,7 +77,7 @@ pub(super) enum Act {
     Add,
     Replace,
     Remove,
-    /// Only mode or owner, in place.
+    /// Only mode, owner or attributes, in place.
     Change,
 }
 
@@ -181,7 +188,9 @@ impl Plan {
                     let target = new.target.clone().map(String::from);
                     let content = new.sha256.clone().or(target).unwrap_or_default();
                     let kind = format!("{:?}", new.kind).to_lowercase();
-                    format!("{kind} {:o} {content}", new.mode)
+                    let noted = new.attributes.as_deref().filter(|digest| !digest.is_empty());
+                    let noted = noted.map_or_else(String::new, |digest| format!(" {digest}"));
+                    format!("{kind} {:o} {content}{noted}", new.mode)
                 }
             };
             hasher.update(format!("{} {value}\n", String::from(step.path.clone())));

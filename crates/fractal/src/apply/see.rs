@@ -50,9 +50,14 @@ impl Seen {
         let content = (self.size, self.mtime_ns) == (now.size, now.mtime_ns);
         self.inode == now.inode
             && self.kind == now.kind
-            && self.mode & 0o777 == now.mode & 0o777
+            && self.mode & self.mode_mask() == now.mode & self.mode_mask()
             && (self.uid, self.gid) == (now.uid, now.gid)
             && (self.kind == EntryKind::Directory || content)
+    }
+
+    /// The bits that a view gives out.
+    pub(super) fn mode_mask(&self) -> u32 {
+        if self.kind == EntryKind::Directory { 0o3777 } else { 0o777 }
     }
 }
 

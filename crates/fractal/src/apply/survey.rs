@@ -9,7 +9,8 @@ use super::inherit::Groups;
 use super::plan::{Bytes, walk_key};
 use super::see::seen_at;
 use super::trouble::{Clash, Trouble};
-use super::{Content, Job, Seen, Step, What};
+use super::{Content, Job, Seen, Step, What, links};
+use fractal_jail::layer::Attributes;
 use fractal_model::{EntryKind, Error, Result, SandboxPath};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
@@ -38,6 +39,9 @@ pub(super) fn survey(job: &mut Job<'_>, back: bool) -> Result<Survey> {
     let mut steps = std::mem::take(&mut job.steps);
     steps.retain(|step| step.old.is_some() || step.new.is_some());
     steps.sort_by_cached_key(|step| walk_key(step.path.relative()));
+    if job.view.is_some() && !back {
+        links::part(&mut steps, &root, &base);
+    }
     let mut found = Survey { root, steps: Vec::new(), places: Vec::new(), holders: Vec::new() };
     let (mut stages, mut groups) = (Stages::default(), Groups::default());
     let mut clashes = Vec::new();
@@ -82,7 +86,7 @@ fn cannot_look(path: &SandboxPath, error: &io::Error) -> Error {
     Trouble::io("look at", path, error).into()
 }
 
-fn below<'p>(path: &'p SandboxPath, base: &SandboxPath) -> &'p [u8] {
+pub(super) fn below<'p>(path: &'p SandboxPath, base: &SandboxPath) -> &'p [u8] {
     let cut = base.relative().len();
     let rest = &path.relative()[cut..];
     rest.strip_prefix(b"/").unwrap_or(rest)
@@ -119,8 +123,17 @@ fn look(
     relative: &[u8],
     makes_way: bool,
 ) -> io::Result<std::result::Result<Option<Seen>, &'static str>> {
+    let noted = step.new.as_ref().and_then(|new| new.noted.as_ref());
+    let in_place = matches!(&step.old, Some(old) if old.kind == EntryKind::Directory);
     let now = match root.place(relative) {
-        Ok(place) => seen_at(&*place.dir, &place.name)?,
+        Ok(place) => {
+            if let Some(noted) = noted.filter(|_| in_place)
+                && Attributes::of_name(&*place.dir, &place.name).ok().as_ref() != Some(&noted.old)
+            {
+                return Ok(Err("it was edited"));
+            }
+            seen_at(&*place.dir, &place.name)?
+        }
         // Its directory is made, or put into the place of something else, by
         // a step of its own.
         Err(error) if is_no_way(&error) && makes_way => None,

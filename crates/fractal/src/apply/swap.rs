@@ -105,27 +105,51 @@ impl Work<'_> {
         self.check_came_out(number)
     }
 
-    /// Sets mode and owner of what stays.
+    /// Sets mode, owner and attributes of what stays. Who goes on after a crash
+    /// finds some of it done.
     fn change(&self, number: usize, place: &Place) -> Done {
         let fail = |error: io::Error| Trouble::io("change the mode of", self.shown(number), &error);
-        self.check_target(number, place)?;
         let step = &self.plan.steps[number];
         let (Some(old), Some(new)) = (&step.old, &step.new) else { return Ok(()) };
-        self.set_mode(place, old.inode, new).map_err(fail)
+        let now = seen_at(&*place.dir, &place.name).map_err(fail)?;
+        let same = |now: &Seen| (old.size, old.mtime_ns) == (now.size, now.mtime_ns);
+        let half = now.filter(|now| old.kind == EntryKind::Directory || same(now));
+        if !half.is_some_and(|now| is_between(old, new, &now)) {
+            self.check_target(number, place)?;
+        }
+        let (handle, now) = handle(place, old.inode).map_err(fail)?;
+        // A directory takes attributes while it may be written.
+        let opens = new.mode & 0o200 != 0;
+        if opens {
+            self.set_mode(&handle, place, &now, new).map_err(fail)?;
+        }
+        if let Some(noted) = &new.noted {
+            if !noted.is_ours(&handle, c".").map_err(fail)? {
+                return Err(Trouble::conflict(self.shown(number), "it was edited"));
+            }
+            noted.set(self.disk, &handle).map_err(fail)?;
+        }
+        match opens {
+            true => Ok(()),
+            false => self.set_mode(&handle, place, &now, new).map_err(fail),
+        }
     }
 
     /// Owner first: giving a file away clears bits of its mode.
     pub(super) fn set_mode(
         &self,
+        handle: &OwnedFd,
         place: &Place,
-        inode: (u64, u64),
+        now: &Seen,
         wanted: &Made,
     ) -> io::Result<()> {
-        let (handle, now) = handle(place, inode)?;
         if let Some((uid, gid)) = wanted.owner.filter(|owner| *owner != (now.uid, now.gid)) {
             give(self.disk, place.at(), (Some(uid), Some(gid)))?;
         }
-        self.disk.set_mode(&handle, wanted.mode)
+        match now.mode == wanted.mode && wanted.owner.is_none() {
+            true => Ok(()),
+            false => self.disk.set_mode(handle, wanted.mode),
+        }
     }
 
     /// The last touch on a directory that was brought.
@@ -150,9 +174,26 @@ impl Work<'_> {
             .map_err(|error| Trouble::io("look at", self.shown(number), &error))?;
         match now {
             Some(now) if old.is_untouched(&now) => Ok(()),
+            Some(now) if old.is_same_but_moved(&now) && self.moved_it(number, &now)? => Ok(()),
             Some(_) => Err(Trouble::conflict(self.shown(number), "it was edited")),
             None => Err(Trouble::conflict(self.shown(number), "it is gone")),
         }
+    }
+
+    /// Whether a file's `ctime` moved because we renamed another name of it.
+    /// Who goes on after a crash cannot know when that was, so there the stage
+    /// tells whether it was at all.
+    fn moved_it(&self, number: usize, now: &Seen) -> Result<bool, Trouble> {
+        if let Some(answer) = self.links.is_from_us(now) {
+            return Ok(answer);
+        }
+        for other in self.links.of_file(now).iter().filter(|other| **other != number) {
+            let held = self.is_held(*other);
+            if held.map_err(|error| Trouble::io("look at", self.shown(*other), &error))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether what lies in the stage now is what the plan says. If not,
@@ -167,6 +208,7 @@ impl Work<'_> {
         if !old.is_same_but_moved(&now) {
             return Err(Trouble::conflict(self.shown(number), "it was edited"));
         }
+        self.links.note(&now);
         if old.kind == EntryKind::Directory && !is_empty(stage, &name).map_err(fail)? {
             return Err(Trouble::conflict(self.shown(number), "there is something new in it"));
         }
@@ -197,13 +239,25 @@ impl Work<'_> {
 
 /// Holds on to an entry, whatever happens to its name; one that is another
 /// by now does not exist for us.
-fn handle(place: &Place, inode: (u64, u64)) -> io::Result<(OwnedFd, Seen)> {
+pub(super) fn handle(place: &Place, inode: (u64, u64)) -> io::Result<(OwnedFd, Seen)> {
     let handle = open_there(&*place.dir, place.name.to_bytes(), OFlags::PATH)?;
     let now = Seen::of(&rustix::fs::fstat(&handle)?);
     match now.inode == inode {
         true => Ok((handle, now)),
         false => Err(Errno::NOENT.into()),
     }
+}
+
+/// Whether mode and owner of something that changes in place have moved, and
+/// by nobody but us: each is what it was or what it shall be.
+pub(super) fn is_between(old: &Seen, new: &Made, now: &Seen) -> bool {
+    let (was, is) = ((old.uid, old.gid), (now.uid, now.gid));
+    let owned = is == was || new.owner == Some(is);
+    // Giving it away may clear bits of its mode until they are set again.
+    let cleared = is != was && now.mode == old.mode & 0o1777;
+    let moded = now.mode == old.mode || now.mode == new.mode || cleared;
+    let moved = now.mode != old.mode || is != was;
+    old.inode == now.inode && moved && owned && moded
 }
 
 /// What stands where we brought something.

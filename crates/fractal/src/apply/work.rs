@@ -8,10 +8,11 @@
 use super::disk::{At, Disk};
 use super::ground::{Root, c_name, open_listed, stage_name};
 use super::holders::holders;
+use super::links::Links;
 use super::plan::{Act, Bytes, Made, Plan};
 use super::see::seen_at;
 use super::trouble::Trouble;
-use super::{Seen, ground};
+use super::{Seen, ground, notes};
 use crate::Engine;
 use fractal_model::{EntryKind, Error};
 use fractal_store::ApplyRow;
@@ -30,6 +31,7 @@ pub(super) struct Work<'e> {
     pub root: Root,
     pub stages: Vec<Stage>,
     pub plan: Plan,
+    pub links: Links,
 }
 
 /// Where new entries wait and old ones are put.
@@ -50,6 +52,18 @@ pub(super) enum Progress {
 }
 
 impl<'e> Work<'e> {
+    pub fn new(
+        engine: &'e Engine,
+        disk: &'e Disk,
+        row: ApplyRow,
+        root: Root,
+        stages: Vec<Stage>,
+        plan: Plan,
+    ) -> Work<'e> {
+        let links = Links::of(&plan);
+        Work { engine, disk, row, root, stages, plan, links }
+    }
+
     /// Makes the stages of a new write.
     pub fn make_stages(disk: &Disk, row: &ApplyRow, root: &Root) -> Result<Vec<Stage>, Trouble> {
         let name = stage_name(row.id);
@@ -84,7 +98,7 @@ impl<'e> Work<'e> {
         let count = row.stages.len();
         let stages = (0..count).map(|at| find_stage(engine, &row, &root, at));
         let stages = stages.collect::<Result<_, _>>()?;
-        Ok(Work { engine, disk, row, root, stages, plan })
+        Ok(Work::new(engine, disk, row, root, stages, plan))
     }
 
     /// What a step is about, for people.
@@ -126,15 +140,17 @@ impl<'e> Work<'e> {
         })
     }
 
-    /// Whether mode and owner are as a step in place wants them.
+    /// Whether mode, owner and attributes are as a step in place wants them.
     fn is_changed(&self, number: usize) -> io::Result<bool> {
         let step = &self.plan.steps[number];
         let (Some(old), Some(new)) = (&step.old, &step.new) else { return Ok(false) };
         let place = self.root.place(&step.path.0)?;
         let now = seen_at(&*place.dir, &place.name)?;
-        Ok(now.is_some_and(|now| {
+        let is_set = now.is_some_and(|now| {
             now.inode == old.inode && now.mode == new.mode && has_owner(new, &now)
-        }))
+        });
+        let noted = new.noted.as_ref().map(|noted| notes::digest(&noted.new));
+        Ok(is_set && notes::are_as_made(noted.as_deref(), &*place.dir, &place.name)?)
     }
 
     /// Where the old entry of a step lies, once it is in the stage.

@@ -19,12 +19,12 @@ mod travel;
 mod write;
 
 pub use injected::{injected, note_injected};
-pub use notes::{Count, Notes};
+pub use notes::{Count, Kept, Notes};
 pub use travel::{Held, held, note_imported};
 pub use write::{note, note_moved, note_promoted, note_staged, note_undone};
 
-use crate::apply::Bytes;
-use fractal_jail::layer::{Entry, View};
+use crate::apply::{Bytes, digest_of_attributes};
+use fractal_jail::layer::{Entry, Reader, View};
 use fractal_model::{EntryKind, Result, SandboxPath};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -45,6 +45,9 @@ pub struct State {
     /// Of a file's content, or of a link's target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sha256: Option<String>,
+    /// Digest of what programs noted there; empty if nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    attributes: String,
     /// Whether the sandbox started from this, or may have seen another one.
     sure: bool,
     /// Whether it stood there after a promotion, an undo or an update.
@@ -57,11 +60,20 @@ impl State {
         self.sure && (self.landed || count == Count::All)
     }
 
-    fn is_value_of(&self, now: &Entry, digest: impl FnOnce() -> Option<String>) -> bool {
+    /// Whether a path of a view has this value; a digest of its content that
+    /// was computed before serves again.
+    fn is_value_of(
+        &self,
+        now: &Entry,
+        view: &View,
+        path: &SandboxPath,
+        known: &mut Option<Option<String>>,
+    ) -> bool {
         self.same_shape(now)
+            && attributes(&mut view.reader(), path, now).as_ref() == Some(&self.attributes)
             && match self.sha256 {
                 None => self.kind == EntryKind::Directory,
-                Some(_) => digest() == self.sha256,
+                Some(_) => *known.get_or_insert_with(|| digest(view, path, now)) == self.sha256,
             }
     }
 
@@ -72,6 +84,16 @@ impl State {
     fn same_shape(&self, now: &Entry) -> bool {
         let size = self.kind == EntryKind::Directory || self.size == now.size;
         self.kind == now.kind && self.mode == now.mode && size
+    }
+}
+
+/// The digest of what programs noted at a path; `None` if it cannot be read.
+fn attributes(reader: &mut Reader<'_>, path: &SandboxPath, entry: &Entry) -> Option<String> {
+    match entry.kind {
+        EntryKind::File | EntryKind::Directory => {
+            reader.attributes(path).ok().map(|noted| digest_of_attributes(&noted))
+        }
+        EntryKind::Symlink | EntryKind::Special => Some(String::new()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reading the notes: which states count as the base of a path.
 
-use super::{State, decode, digest, file};
+use super::{State, decode, file};
 use crate::Engine;
 use fractal_jail::layer::{Entry, View};
 use fractal_model::{EntryKind, Id, SandboxPath};
@@ -49,6 +49,14 @@ struct Noted {
     by: Option<Id>,
 }
 
+/// The base of a text file.
+pub struct Kept {
+    pub text: Vec<u8>,
+    pub mode: u32,
+    /// Digest of what programs noted about it.
+    pub attributes: String,
+}
+
 /// All that is known about the base of one sandbox.
 #[derive(Debug, Default)]
 pub struct Notes {
@@ -57,6 +65,9 @@ pub struct Notes {
     states: BTreeMap<SandboxPath, Vec<Option<State>>>,
     /// Paths that a promotion left as the first of these.
     promoted: HashSet<SandboxPath>,
+    /// Paths where nothing stood when the sandbox first made something there,
+    /// whatever a promotion brought since.
+    absent: HashSet<SandboxPath>,
     /// The last run whose notes are complete.
     last_run: Option<Id>,
 }
@@ -89,13 +100,20 @@ impl Notes {
             }
         }
         for (path, mut states) in all {
+            if states.iter().any(|noted| noted.by.is_none() && noted.was.is_none()) {
+                notes.absent.insert(path.clone());
+            }
             states.retain(|noted| noted.by.is_none_or(|by| !undone.contains(&by)));
             // What a promotion left is the base from then on, and nothing else.
             if let Some(last) = states.iter().rposition(|noted| noted.by.is_some()) {
                 states.drain(..last);
                 notes.promoted.insert(path.clone());
             }
-            notes.states.insert(path, states.into_iter().map(|noted| noted.was).collect());
+            // A path that only a promotion noted, which was taken back, is as if
+            // it had never been noted: what lies above it may tell.
+            if !states.is_empty() {
+                notes.states.insert(path, states.into_iter().map(|noted| noted.was).collect());
+            }
         }
         notes
     }
@@ -110,7 +128,7 @@ impl Notes {
         let states = self.states.get(path).filter(|_| self.has_promoted(path));
         match (states.and_then(|states| states.first()), ours) {
             (Some(None), None) => true,
-            (Some(Some(was)), Some(ours)) => was.is_value_of(ours, || digest(view, path, ours)),
+            (Some(Some(was)), Some(ours)) => was.is_value_of(ours, view, path, &mut None),
             _ => false,
         }
     }
@@ -138,6 +156,14 @@ impl Notes {
         None
     }
 
+    /// Nothing, for a path in a directory that the sandbox made: only the
+    /// directory was noted, and a promotion may have brought it without all
+    /// that lies in it.
+    fn below_nothing(&self, path: &SandboxPath) -> Option<&[Option<State>]> {
+        let mut above = std::iter::successors(path.parent(), SandboxPath::parent);
+        above.any(|dir| self.absent.contains(&dir)).then_some(&[None])
+    }
+
     /// Whether what the host has now is what was noted.
     pub fn is_base(
         &self,
@@ -146,24 +172,23 @@ impl Notes {
         host: &View,
         count: Count,
     ) -> Option<bool> {
-        let states = self.of(path)?;
+        let states = self.of(path).or_else(|| self.below_nothing(path))?;
         let mut hash: Option<Option<String>> = None;
         Some(states.iter().any(|was| match (was, now) {
             (None, None) => count == Count::All || self.has_promoted(path),
             (Some(was), Some(now)) if was.counts(count) => {
-                let read = || digest(host, path, now);
-                was.same_inode(now)
-                    || was.is_value_of(now, || hash.get_or_insert_with(read).clone())
+                was.same_inode(now) || was.is_value_of(now, host, path, &mut hash)
             }
             _ => false,
         }))
     }
 
     /// The base's text, where it was kept. The latest one counts.
-    pub fn content(&self, path: &SandboxPath, count: Count) -> Option<(Vec<u8>, u32)> {
+    pub fn content(&self, path: &SandboxPath, count: Count) -> Option<Kept> {
         let states = self.states.get(path)?;
         let was = states.iter().rev().flatten().find(|was| was.counts(count))?;
         let name = was.sha256.as_deref().filter(|_| was.kind == EntryKind::File)?;
-        Some((fs::read(self.dir.join(name)).ok()?, was.mode))
+        let text = fs::read(self.dir.join(name)).ok()?;
+        Some(Kept { text, mode: was.mode, attributes: was.attributes.clone() })
     }
 }

@@ -1,9 +1,9 @@
 //! Appending to the notes of one sandbox, and keeping small files whole.
 
 use super::notes::Line;
-use super::{State, content, encode, failed, file, hex};
+use super::{State, attributes, content, encode, failed, file, hex};
 use crate::{Engine, stale};
-use fractal_jail::layer::{Entry, View};
+use fractal_jail::layer::{Entry, Reader, View};
 use fractal_model::{EntryKind, Id, Result, SandboxPath};
 use fractal_store::SandboxRow;
 use std::fs;
@@ -59,13 +59,19 @@ impl Pen {
         let mut reader = host.reader();
         for path in paths {
             let entry = reader.lookup(path)?;
-            self.note(path, entry.as_ref(), marker_ns);
+            self.note(path, entry.as_ref(), &mut reader, marker_ns);
         }
         Ok(())
     }
 
-    /// Notes what stands at a path.
-    pub fn note(&mut self, path: &SandboxPath, entry: Option<&Entry>, marker_ns: i64) {
+    /// Notes what stands at a path, where a reader of the host has found it.
+    pub fn note(
+        &mut self,
+        path: &SandboxPath,
+        entry: Option<&Entry>,
+        reader: &mut Reader<'_>,
+        marker_ns: i64,
+    ) {
         let was = entry.map(|entry| State {
             kind: entry.kind,
             mode: entry.mode,
@@ -73,6 +79,8 @@ impl Pen {
             ctime_ns: entry.ctime_ns,
             inode: entry.inode(),
             sha256: self.keep(path, entry),
+            // What cannot be read equals nothing.
+            attributes: attributes(reader, path, entry).unwrap_or_else(|| "?".to_owned()),
             // A directory's ctime moves with its entries, which are none of
             // its own value.
             sure: entry.ctime_ns < marker_ns || entry.kind == EntryKind::Directory,

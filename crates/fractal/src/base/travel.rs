@@ -7,7 +7,7 @@
 
 use super::notes::{Count, Line, Notes};
 use super::pen::Pen;
-use super::{State, digest, encode, failed, file};
+use super::{State, attributes, digest, encode, failed, file};
 use crate::Engine;
 use crate::view::Views;
 use fractal_jail::layer::{Entry, Source, View};
@@ -33,6 +33,9 @@ struct Value {
     /// Of a file's content, or of a link's target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sha256: Option<String>,
+    /// Digest of what programs noted there; empty if nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    attributes: String,
 }
 
 /// What a sandbox's changes were made on, as far as that is known.
@@ -116,16 +119,19 @@ impl Look<'_> {
             (Some(digest), _) => Some(digest.clone()),
             (None, _) => Some(digest(&self.base, path, now?)?),
         };
-        Some(Value { kind: state.kind, mode: state.mode, size: state.size, sha256 })
+        let attributes = state.attributes.clone();
+        Some(Value { kind: state.kind, mode: state.mode, size: state.size, sha256, attributes })
     }
 
     fn read(&self, path: &SandboxPath, entry: Option<&Entry>) -> Vec<Option<Value>> {
         let Some(entry) = entry else { return vec![None] };
         let (kind, mode, size) = (entry.kind, entry.mode, entry.size);
         let sha256 = digest(&self.base, path, entry);
-        match kind == EntryKind::Directory || sha256.is_some() {
-            true => vec![Some(Value { kind, mode, size, sha256 })],
-            false => Vec::new(),
+        match attributes(&mut self.base.reader(), path, entry) {
+            Some(attributes) if kind == EntryKind::Directory || sha256.is_some() => {
+                vec![Some(Value { kind, mode, size, sha256, attributes })]
+            }
+            _ => Vec::new(),
         }
     }
 }
@@ -160,12 +166,14 @@ pub fn note_imported(
 
 /// Digests name files of the state directory, so nothing else may pass.
 fn state(value: &Option<Value>) -> Result<Option<State>> {
-    let Some(Value { kind, mode, size, sha256 }) = value.clone() else { return Ok(None) };
+    let Some(Value { kind, mode, size, sha256, attributes }) = value.clone() else {
+        return Ok(None);
+    };
     let is_digest = |text: &String| text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
     if sha256.as_ref().is_some_and(|text| !is_digest(text)) {
         return Err(Error::invalid("it names a base by something that is no digest"));
     }
-    Ok(Some(State { sha256, size, sure: true, ..nowhere(kind, mode) }))
+    Ok(Some(State { sha256, size, attributes, sure: true, ..nowhere(kind, mode) }))
 }
 
 fn unknown(change: &Change) -> State {
@@ -175,5 +183,6 @@ fn unknown(change: &Change) -> State {
 /// Of no inode on this host, and not to be counted.
 fn nowhere(kind: EntryKind, mode: u32) -> State {
     let (size, ctime_ns, inode) = (0, 0, (0, 0));
-    State { kind, mode, size, ctime_ns, inode, sha256: None, sure: false, landed: false }
+    let (sha256, attributes) = (None, String::new());
+    State { kind, mode, size, ctime_ns, inode, sha256, attributes, sure: false, landed: false }
 }

@@ -39,7 +39,7 @@ pub fn note(engine: &Engine, row: &SandboxRow, run: Id, changes: &Changes) -> Re
             break;
         }
         let entry = reader.lookup(&change.path)?;
-        pen.note(&change.path, entry.as_ref(), row.fork_ctime_ns);
+        pen.note(&change.path, entry.as_ref(), &mut reader, row.fork_ctime_ns);
         if entry.is_none() {
             nothing_at = Some(change.path.clone());
         }

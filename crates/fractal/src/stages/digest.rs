@@ -1,9 +1,9 @@
 //! What exactly would come into a stage, in one number: an approval is given
 //! to it, and to nothing else.
 
-use crate::apply::{Content, What};
+use crate::apply::{Content, What, digest_of_attributes};
 use crate::verbs::promote::Wish;
-use fractal_jail::layer::View;
+use fractal_jail::layer::{Attributes, View};
 use fractal_model::{Error, Result, SandboxPath};
 use sha2::{Digest, Sha256};
 use std::io;
@@ -21,11 +21,18 @@ pub fn digest(wishes: &[Wish], ours: &View, project: &SandboxPath) -> Result<Str
             continue;
         };
         match &new.what {
+            What::Special(_) => field(&mut whole, b"special"),
             What::Directory => field(&mut whole, b"directory"),
             What::Symlink(target) => field(&mut whole, &[b"link ", target.as_slice()].concat()),
             What::File(content) => field(&mut whole, &content_digest(content, ours, &wish.path)?),
         }
-        field(&mut whole, format!("{:o}", new.mode & 0o777).as_bytes());
+        field(&mut whole, format!("{:o}", new.mode).as_bytes());
+        let noted = match (&new.what, &new.noted) {
+            (What::File(Content::Bytes(_)), Some(noted)) => noted.new.clone(),
+            (What::File(Content::Bytes(_)), None) => Attributes::default(),
+            _ => ours.attributes(&wish.path)?,
+        };
+        field(&mut whole, digest_of_attributes(&noted).as_bytes());
     }
     Ok(whole.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -160,7 +160,8 @@ pub fn put(
     match entry.kind {
         EntryKind::File => {
             let mut file = view.open_file(from)?;
-            reply.bytes += writer.file(to, entry.mode, owner, &mut file)?;
+            let noted = view.attributes(from)?;
+            reply.bytes += writer.file(to, entry.mode, owner, &noted, &mut file)?;
         }
         EntryKind::Directory => writer.directory(to, entry.mode, owner)?,
         EntryKind::Symlink => writer.symlink(to, entry.target.as_deref().unwrap_or_default())?,

@@ -6,8 +6,10 @@
 //! elsewhere. Nothing of the host is in it but what was changed, and digests
 //! of what stood there before: by these an import knows later edits.
 
+use crate::apply::Bytes;
 use crate::base::{self, Held};
 use crate::{Caller, Engine, record};
+use fractal_jail::layer::Attributes;
 use fractal_model::{ArchiveReply, Change, EntryKind, Error, Mount, Policy, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -18,6 +20,9 @@ use std::path::Path;
 /// Version of the archive's shape. 2 tells what the changes were made on.
 pub const FORMAT: u32 = 2;
 pub const MANIFEST: &str = "manifest.json";
+
+/// Start of the names of records that hold attributes.
+pub const NOTED: &str = "SCHILY.xattr.";
 
 /// The first entry of an archive.
 #[derive(Debug, Serialize, Deserialize)]
@@ -96,6 +101,10 @@ fn write(
         name.extend_from_slice(change.path.relative());
         let name: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(name.as_slice());
         let owner = (entry.uid, entry.gid);
+        let noted = view.attributes(&change.path)?;
+        if matches!(entry.kind, EntryKind::File | EntryKind::Directory) && !noted.is_empty() {
+            append_noted(&mut tar, &noted).map_err(failed)?;
+        }
         match entry.kind {
             EntryKind::File => {
                 let file = view.open_file(&change.path)?;
@@ -132,10 +141,21 @@ fn write(
     file.flush().and_then(|()| file.sync_all()).map_err(failed)
 }
 
+/// What programs noted about the next entry, as other archivers write it.
+fn append_noted<W: Write>(tar: &mut tar::Builder<W>, noted: &Attributes) -> std::io::Result<()> {
+    let mut list = Vec::new();
+    for (name, value) in noted.iter() {
+        // A record's name is text and ends at the first sign of equality.
+        let name = String::from(Bytes(name.to_vec())).replace('=', "%3d");
+        list.push((format!("{NOTED}{name}"), value));
+    }
+    tar.append_pax_extensions(list.iter().map(|(name, value)| (name.as_str(), *value)))
+}
+
 fn header(kind: tar::EntryType, mode: u32, size: u64, (uid, gid): (u32, u32)) -> tar::Header {
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(kind);
-    header.set_mode(mode & 0o777);
+    header.set_mode(mode);
     header.set_size(size);
     header.set_uid(u64::from(uid));
     header.set_gid(u64::from(gid));

@@ -5,15 +5,16 @@
 //! its changes were made on is noted, so that a promotion sees edits made here
 //! since; reality as it stands was never its base.
 
-use super::export::{FORMAT, MANIFEST, Manifest};
+use super::export::{FORMAT, MANIFEST, Manifest, NOTED};
+use crate::apply::Bytes;
 use crate::{Caller, Engine, base, insert_layer, names, record, stale};
-use fractal_jail::layer::Writer;
+use fractal_jail::layer::{Attributes, Writer};
 use fractal_model::{
     ChangeKind, Code, Error, Name, Policy, Result, SandboxInfo, SandboxPath, Tier,
 };
 use fractal_store::{Reads, SandboxRow, new_id, now_ms};
 use serde_json::json;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -158,7 +159,7 @@ fn fill<R: Read>(
         }
     }
     let (mut count, mut bytes) = (0u64, 0u64);
-    let mut directories = Vec::new();
+    let mut directories = BTreeMap::new();
     for entry in entries {
         let mut entry = entry.map_err(|error| bad(error.to_string()))?;
         count += 1;
@@ -172,40 +173,54 @@ fn fill<R: Read>(
         put(&writer, &mut entry, &mut directories).map_err(|error| bad(error.message))?;
     }
     // Deepest first: a mode may forbid to go further down.
-    directories.sort();
-    for Directory { path, mode, owner } in directories.iter().rev() {
-        writer.attributes(path, *mode, *owner)?;
+    for (path, directory) in directories.iter().rev() {
+        writer.dress(path, directory.mode, directory.owner, &directory.noted)?;
     }
     Ok(())
 }
 
 /// A directory whose attributes are set when all is in place.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Directory {
-    path: SandboxPath,
     mode: u32,
     owner: (u32, u32),
+    noted: Attributes,
+}
+
+/// What programs noted about an entry.
+fn noted<R: Read>(entry: &mut tar::Entry<'_, R>) -> Result<Attributes> {
+    let bad = |error: std::io::Error| Error::invalid(error.to_string());
+    let mut list = Vec::new();
+    for record in entry.pax_extensions().map_err(bad)?.into_iter().flatten() {
+        let record = record.map_err(bad)?;
+        let name = record.key().ok().and_then(|key| key.strip_prefix(NOTED));
+        if let Some(name) = name {
+            let name = Bytes::try_from(name.to_owned()).map_err(Error::invalid)?;
+            list.push((name.0, record.value_bytes().to_vec()));
+        }
+    }
+    Attributes::new(list).map_err(|_| Error::invalid("an entry has too many attributes"))
 }
 
 fn put<R: Read>(
     writer: &Writer<'_>,
     entry: &mut tar::Entry<'_, R>,
-    directories: &mut Vec<Directory>,
+    directories: &mut BTreeMap<SandboxPath, Directory>,
 ) -> Result<()> {
     let name = entry.path_bytes().into_owned();
     let inside = name
         .strip_prefix(b"tree/")
         .ok_or_else(|| Error::invalid("an entry lies outside of tree/"))?;
     let path = SandboxPath::parse(inside)?;
+    let noted = noted(entry)?;
     let header = entry.header();
     let id =
         |value: std::io::Result<u64>| value.ok().and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
     let (mode, owner) = (header.mode().unwrap_or(0o644), (id(header.uid()), id(header.gid())));
     match header.entry_type() {
-        tar::EntryType::Regular => writer.file(&path, mode, owner, entry).map(|_| ())?,
+        tar::EntryType::Regular => writer.file(&path, mode, owner, &noted, entry).map(|_| ())?,
         tar::EntryType::Directory => {
             writer.directory(&path, 0o700, owner)?;
-            directories.push(Directory { path, mode, owner });
+            directories.insert(path, Directory { mode, owner, noted });
         }
         tar::EntryType::Fifo => writer.fifo(&path, mode, owner)?,
         tar::EntryType::Symlink => {

@@ -199,7 +199,7 @@ fn fill(
     let mut changes = vfs.changes()?;
     // The way to the project is there already.
     changes.retain(|change| change.path.is_within(at) && change.path != *at);
-    land(vfs, &writer, &changes, |change| {
+    land(vfs, &writer, &below, &changes, |change| {
         let there = below.lookup(&change.path)?;
         Ok(there.is_some_and(|entry| entry.kind != change.entry))
     })?;

@@ -156,7 +156,7 @@ fn weigh(
     let (mut mine, mut theirs) = (Vec::new(), Vec::new());
     for (path, fate) in fates {
         match fate {
-            Fate::Ours(wish) => mine.push(wish),
+            Fate::Ours(wish) => mine.push(*wish),
             Fate::Theirs => theirs.push(sides.following(&path)?),
         }
     }
@@ -169,7 +169,7 @@ fn weigh(
 
 /// Whose value a path is to show.
 enum Fate {
-    Ours(Wish),
+    Ours(Box<Wish>),
     Theirs,
 }
 
@@ -193,8 +193,10 @@ impl Sorted<'_> {
             let fate = match self.sides.weigh(path)? {
                 Weighed::Skip => continue,
                 Weighed::OnlyTheirs => Fate::Theirs,
-                Weighed::Take(wish) => Fate::Ours(wish),
-                Weighed::Clash(clash) if names(&self.keep, path) => Fate::Ours(clash.ours),
+                Weighed::Take(wish) => Fate::Ours(Box::new(wish)),
+                Weighed::Clash(clash) if names(&self.keep, path) => {
+                    Fate::Ours(Box::new(clash.ours))
+                }
                 Weighed::Clash(_) if names(&self.follow, path) => Fate::Theirs,
                 Weighed::Clash(clash) => {
                     self.clash(clash.conflict);
@@ -242,7 +244,7 @@ impl Sorted<'_> {
             let Some(conflict) = self.sides.turned(&path)? else { continue };
             if names(&self.keep, &path) {
                 for wish in self.sides.way_to(&path)? {
-                    self.fates.insert(wish.path.clone(), Fate::Ours(wish));
+                    self.fates.insert(wish.path.clone(), Fate::Ours(Box::new(wish)));
                 }
             } else if names(&self.follow, &path) {
                 self.fates.insert(path, Fate::Theirs);

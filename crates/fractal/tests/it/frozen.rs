@@ -106,3 +106,17 @@ fn promoting_from_a_frozen_base_sees_every_outside_edit() {
     assert_eq!(read("same"), "outside\n2\n3\n4\n5\n");
     assert!(!project.join("gone").exists());
 }
+
+#[test]
+fn a_second_capture_sees_modes_of_directories() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    let dir = world.project().join("d");
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("f"), "f").unwrap();
+    world.frozen("one", "true").unwrap();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o3750)).unwrap();
+    let seen = world.frozen("two", "stat -c %a d; cat d/f").unwrap().stdout;
+    assert_eq!(seen, "3750\nf");
+    assert_eq!(world.changed("two").unwrap(), [], "nobody changed anything inside");
+}

@@ -3,6 +3,7 @@
 
 mod archives;
 mod attempts;
+mod attributes;
 mod checks;
 #[cfg(feature = "virtual")]
 mod code;
@@ -11,6 +12,7 @@ mod crash;
 mod deep;
 mod frozen;
 mod histories;
+mod ignored;
 mod live;
 mod lost_updates;
 mod promote;

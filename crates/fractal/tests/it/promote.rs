@@ -119,6 +119,94 @@ fn every_kind_of_change_arrives_and_is_taken_back() {
     assert_eq!(world.read("edited"), "new\n");
 }
 
+#[test]
+fn names_of_one_file_that_changed_together_arrive_and_links_stay_links() {
+    let world = World::new();
+    world.write("a", "old");
+    fs::hard_link(world.file("a"), world.file("b")).unwrap();
+    fs::hard_link(world.file("a"), world.file("c")).unwrap();
+    let before = tree(&world);
+    world
+        .make("s", "echo ours > a; echo ours as well > b; rm c; echo x > new; ln new newer")
+        .unwrap();
+    let reply = world.promote("s");
+    assert_eq!(reply.verdict, Verdict::Applied, "{reply:?}");
+    assert_eq!((world.read("a"), world.read("b")), ("ours\n".into(), "ours as well\n".into()));
+    assert!(!world.file("c").exists());
+    let inode = |name: &str| fs::metadata(world.file(name)).unwrap().ino();
+    assert_eq!(inode("new"), inode("newer"), "{}", world.read("newer"));
+    assert_eq!(world.undo(None).unwrap().verdict, Verdict::Applied);
+    assert_eq!(tree(&world), before);
+    assert_eq!(inode("a"), inode("c"));
+}
+
+#[test]
+fn modes_of_directories_travel_whole_and_those_of_files_without_rights() {
+    let world = World::new();
+    for name in ["shared", "sticky", "closed", "was"] {
+        fs::create_dir(world.file(name)).unwrap();
+    }
+    let mode = |name: &str| fs::metadata(world.file(name)).unwrap().permissions().mode() & 0o7777;
+    fs::set_permissions(world.file("was"), fs::Permissions::from_mode(0o3775)).unwrap();
+    world.write("was/inside", "x");
+    let before = tree(&world);
+    world
+        .make(
+            "s",
+            "chmod 2775 shared; chmod 1777 sticky; chmod 700 closed; chmod 755 was; \
+             chmod u-s,g-s was; echo y > was/inside; mkdir -m 3770 made; chmod g+s,+t made; \
+             echo x > tool; chmod 6755 tool",
+        )
+        .unwrap();
+    let changed = world.changed("s").unwrap();
+    for name in ["shared", "sticky", "closed", "was"] {
+        assert!(changed.contains(&('M', name.to_owned())), "{name}: {changed:?}");
+    }
+    let reply = world.promote("s");
+    assert_eq!(reply.verdict, Verdict::Applied, "{reply:?}");
+    let modes = ["shared", "sticky", "closed", "made", "tool"].map(mode);
+    assert_eq!(modes, [0o2775, 0o1777, 0o700, 0o3770, 0o755]);
+    assert_eq!(mode("was") & 0o2000, 0, "a bit that was taken off is off");
+    if world.is_live("s") {
+        assert_eq!(world.changed("s").unwrap(), [], "the sandbox has what reality has");
+    }
+    assert_eq!(world.undo(None).unwrap().verdict, Verdict::Applied);
+    assert_eq!(tree(&world), before);
+}
+
+#[test]
+fn new_directories_can_be_promoted_again_after_an_undo() {
+    let world = World::new();
+    world.make("s", "mkdir -p new/deep; echo x > new/deep/file; ln -s file new/deep/link").unwrap();
+    for _ in 0..2 {
+        let reply = world.promote("s");
+        assert_eq!(reply.verdict, Verdict::Applied, "{reply:?}");
+        assert_eq!(world.read("new/deep/file"), "x\n");
+        assert_eq!(world.undo(None).unwrap().verdict, Verdict::Applied);
+        assert!(!world.file("new").exists());
+    }
+    // An edit there is still seen.
+    fs::create_dir_all(world.file("new/deep")).unwrap();
+    world.write("new/deep/file", "theirs");
+    assert_eq!(conflicts(&world.promote("s")), ["new/deep/file"]);
+}
+
+#[test]
+fn what_stays_behind_in_a_new_directory_can_be_promoted_later() {
+    let world = World::new();
+    world.make("s", "mkdir -p new/deep; echo 1 > new/deep/one; echo 2 > new/deep/two").unwrap();
+    let one = Promote { only: vec!["new/deep/one".into()], ..asked("s") };
+    assert_eq!(world.promote_with(one).unwrap().verdict, Verdict::Applied);
+    assert!(!world.file("new/deep/two").exists());
+    let reply = world.promote("s");
+    assert_eq!(reply.verdict, Verdict::Applied, "{reply:?}");
+    assert_eq!(world.read("new/deep/two"), "2\n");
+    // What somebody else puts there meanwhile is not overwritten.
+    world.sh("s", "echo 3 > new/deep/three").unwrap();
+    world.write("new/deep/three", "theirs");
+    assert_eq!(conflicts(&world.promote("s")), ["new/deep/three"]);
+}
+
 /// Every path with kind, mode and content.
 fn tree(world: &World) -> Vec<String> {
     let mut rows = Vec::new();

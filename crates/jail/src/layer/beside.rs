@@ -37,9 +37,10 @@ pub fn changes_between(
             (Some(old), None) => found.add(path, ChangeKind::Deleted, &old),
             (Some(old), Some(new)) => {
                 let same = old.same_but_content(&new)
-                    && (new.kind != EntryKind::File
-                        || old.same_inode(&new)
-                        || same_file(&before, &after, path, &mut bytes_left));
+                    && (old.same_inode(&new)
+                        || (new.kind != EntryKind::File
+                            || same_file(&before, &after, path, &mut bytes_left))
+                            && same_attributes(&before, &after, path));
                 if !same {
                     found.add(path, ChangeKind::Modified, &new);
                 }
@@ -53,4 +54,11 @@ pub fn changes_between(
 fn same_file(before: &View, after: &View, path: &SandboxPath, bytes_left: &mut u64) -> bool {
     let (Ok(old), Ok(new)) = (before.open_file(path), after.open_file(path)) else { return false };
     same_content(&old, &new, bytes_left).is_ok_and(|same| same == Some(true))
+}
+
+fn same_attributes(before: &View, after: &View, path: &SandboxPath) -> bool {
+    let (Ok(old), Ok(new)) = (before.attributes(path), after.attributes(path)) else {
+        return false;
+    };
+    old == new
 }

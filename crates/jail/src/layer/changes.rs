@@ -14,7 +14,7 @@ use super::walk::join;
 use super::{Bounds, Entry, Layer, LayerError, Result};
 use fractal_model::{Change, ChangeKind, EntryKind, SandboxPath};
 use rustix::io::Errno;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 /// What differs, and how complete the answer is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -231,7 +231,7 @@ impl Comparison<'_> {
         &mut self,
         path: &SandboxPath,
         pair: &Pair,
-        name: &CString,
+        name: &CStr,
         before: &Side,
         after: &Side,
     ) {
@@ -241,9 +241,10 @@ impl Comparison<'_> {
             (Some((old, _)), None) => (ChangeKind::Deleted, old),
             (Some((old, old_at)), Some((new, new_at))) => {
                 let same = old.same_but_content(new)
-                    && (new.kind != EntryKind::File
-                        || old.same_inode(new)
-                        || self.same_file(pair, name, *old_at, *new_at));
+                    && (old.same_inode(new)
+                        || (new.kind != EntryKind::File
+                            || self.same_file(pair, name, *old_at, *new_at))
+                            && self.same_attributes(pair, name, *old_at, *new_at));
                 if same {
                     return;
                 }
@@ -253,9 +254,23 @@ impl Comparison<'_> {
         self.found.add(path, kind, shown);
     }
 
+    /// The same for what programs noted about them.
+    fn same_attributes(&mut self, pair: &Pair, name: &CStr, old_at: usize, new_at: usize) -> bool {
+        let (Some(base), Some(own)) = (&pair.base, &pair.own) else { return false };
+        match (base.attributes(name, old_at), own.attributes(name, new_at)) {
+            (Ok(old), Ok(new)) => old == new,
+            // More than can be compared: listed, and refused where it matters.
+            (Err(Errno::TOOBIG), _) | (_, Err(Errno::TOOBIG)) => false,
+            _ => {
+                self.found.unreadable += 1;
+                false
+            }
+        }
+    }
+
     /// Whether two files of equal size have equal content. What cannot be
     /// compared is reported as different: a change must never be hidden.
-    fn same_file(&mut self, pair: &Pair, name: &CString, old_at: usize, new_at: usize) -> bool {
+    fn same_file(&mut self, pair: &Pair, name: &CStr, old_at: usize, new_at: usize) -> bool {
         let (Some(base), Some(own)) = (&pair.base, &pair.own) else { return false };
         let opened =
             base.open_file(name, old_at).and_then(|old| Ok((old, own.open_file(name, new_at)?)));

@@ -3,8 +3,9 @@
 //! The source is hostile and the destination may hold anything, so neither is
 //! ever followed: the destination is a descriptor that the caller opened once,
 //! new files appear under a temporary name and are renamed into place, and
-//! what cannot safely exist on the host (devices, fifos, set-uid bits, xattrs)
-//! stays behind and is counted.
+//! what cannot safely exist on the host (devices, fifos, set-uid bits) stays
+//! behind and is counted. Of attributes only what programs noted themselves
+//! comes along.
 
 use super::compare::{next_data, next_hole};
 use super::dir::{Dir, Found};
@@ -12,7 +13,7 @@ use super::error::is_fatal;
 use super::open::{self, Scope};
 use super::view::{View, split};
 use super::walk::join;
-use super::{Bounds, Entry, LayerError, Result};
+use super::{Attributes, Bounds, Entry, LayerError, Result};
 use fractal_model::{EntryKind, SandboxPath};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
@@ -141,7 +142,11 @@ impl Copy<'_> {
             let Some((name, at, entry)) = frame.todo.pop() else {
                 if let Some(done) = stack.pop() {
                     open -= done.from.width() + 1;
-                    self.finish(&done.to, done.finish.as_ref());
+                    if let Some(entry) = &done.finish {
+                        let attributes = done.from.attributes(c".", 0);
+                        let attributes = self.readable(&done.from.path, attributes)?;
+                        self.finish(&done.to, entry, &attributes);
+                    }
                 }
                 continue;
             };
@@ -216,6 +221,23 @@ impl Copy<'_> {
         Ok(())
     }
 
+    /// Attributes that cannot be read are left behind; an exact copy without
+    /// them is none.
+    fn readable(
+        &mut self,
+        path: &SandboxPath,
+        read: std::result::Result<Attributes, Errno>,
+    ) -> Result<Attributes> {
+        match read {
+            Err(errno) if self.options.exact => Err(LayerError::attributes(path, errno)),
+            Err(_) => {
+                self.done.unreadable += 1;
+                Ok(Attributes::default())
+            }
+            Ok(attributes) => Ok(attributes),
+        }
+    }
+
     /// Counts what cannot be read; in an exact copy it is an error, unless the
     /// entry merely went away meanwhile.
     fn unreadable(&mut self, dir: &SandboxPath, name: &CStr, errno: Errno) -> Result<()> {
@@ -247,7 +269,10 @@ impl Copy<'_> {
         };
         match entry.kind {
             EntryKind::File => match dir.open_file(from, at) {
-                Ok(source) => self.file(&source, entry, to).map_err(cannot)?,
+                Ok(source) => {
+                    let attributes = self.readable(&dir.path, Attributes::of(&source))?;
+                    self.file(&source, entry, &attributes, to).map_err(cannot)?;
+                }
                 Err(errno) => self.unreadable(&dir.path, from, errno)?,
             },
             EntryKind::Symlink => {
@@ -282,7 +307,13 @@ impl Copy<'_> {
         Ok(())
     }
 
-    fn file(&mut self, source: &File, entry: &Entry, to: Place<'_>) -> io::Result<()> {
+    fn file(
+        &mut self,
+        source: &File,
+        entry: &Entry,
+        attributes: &Attributes,
+        to: Place<'_>,
+    ) -> io::Result<()> {
         let meta = source.metadata()?;
         let size = meta.len();
         let linked = (self.options.exact && meta.nlink() > 1).then(|| (meta.dev(), meta.ino()));
@@ -304,7 +335,7 @@ impl Copy<'_> {
         let target =
             File::from(rustix::fs::openat(to.dir, &temporary, flags, Mode::RUSR | Mode::WUSR)?);
         let written = copy_content(source, &target, size).and_then(|()| {
-            self.finish(&target, Some(entry));
+            self.finish(&target, entry, attributes);
             Ok(place(to.dir, &temporary, to.name)?)
         });
         if written.is_err() {
@@ -321,13 +352,13 @@ impl Copy<'_> {
 
     /// Owner first: giving a file away clears mode bits on some filesystems.
     /// Not being allowed to is no failure of the copy.
-    fn finish(&self, target: impl AsFd, entry: Option<&Entry>) {
-        let Some(entry) = entry else { return };
+    fn finish(&self, target: impl AsFd, entry: &Entry, attributes: &Attributes) {
         if self.options.keep_owner {
             let (uid, gid) = owner(entry);
             let _ = rustix::fs::fchown(&target, uid, gid);
         }
-        let _ = rustix::fs::fchmod(&target, Mode::from_raw_mode(entry.mode & 0o777));
+        let _ = attributes.give(&target);
+        let _ = rustix::fs::fchmod(&target, Mode::from_raw_mode(entry.mode));
         if self.options.exact {
             let _ = rustix::fs::futimens(&target, &times(entry));
         }

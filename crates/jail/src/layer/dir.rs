@@ -5,6 +5,7 @@
 //! [`Dir::descend`] (a directory shows through to the layers below until one
 //! of them is opaque or has something else in its place).
 
+use super::Attributes;
 use super::entry::{Entry, Source};
 use super::open::{self, Scope};
 use super::view::View;
@@ -170,6 +171,12 @@ impl Dir {
     pub fn open_file(&self, name: &CStr, at: usize) -> Result<std::fs::File, Errno> {
         let part = self.parts.get(at).ok_or(Errno::NOENT)?;
         open::file(&part.fd, name, scope(part.source)).map(|(file, _)| file)
+    }
+
+    /// The attributes of what `find` reported in part `at`.
+    pub fn attributes(&self, name: &CStr, at: usize) -> Result<Attributes, Errno> {
+        let part = self.parts.get(at).ok_or(Errno::NOENT)?;
+        Attributes::of_name(&part.fd, name)
     }
 
     /// The directory in the layer where `find` found something.

@@ -18,7 +18,8 @@ pub enum Source {
 pub struct Entry {
     /// What it is.
     pub kind: EntryKind,
-    /// Permission bits; set-uid, set-gid and sticky are never given out.
+    /// Permission bits. Those that give rights to whoever runs a file are never
+    /// given out; of a directory the set-gid and the sticky bit are.
     pub mode: u32,
     /// Bytes of content (of the target, for a symlink).
     pub size: u64,
@@ -58,7 +59,7 @@ impl Entry {
         let raw_kind = FileType::from_raw_mode(stat.st_mode);
         Entry {
             kind: kind_of(raw_kind),
-            mode: stat.st_mode & 0o777,
+            mode: stat.st_mode & mode_mask(raw_kind),
             size: u64::try_from(stat.st_size).unwrap_or(0),
             uid: layer.inside_id(stat.st_uid),
             gid: layer.inside_id(stat.st_gid),
@@ -110,6 +111,15 @@ impl Entry {
     /// Whether both are one inode, whose content needs no comparing.
     pub(super) fn same_inode(&self, other: &Entry) -> bool {
         (self.raw.dev, self.raw.ino) == (other.raw.dev, other.raw.ino)
+    }
+}
+
+/// The bits of a mode that are given out. On a directory set-gid hands down its
+/// group and sticky guards its entries: neither runs anything.
+pub(super) fn mode_mask(kind: FileType) -> u32 {
+    match kind {
+        FileType::Directory => 0o3777,
+        _ => 0o777,
     }
 }
 

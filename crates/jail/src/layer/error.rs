@@ -33,6 +33,12 @@ pub enum LayerError {
         /// Where.
         path: String,
     },
+    /// More attributes than we are willing to take along.
+    #[error("`{path}` has more extended attributes than are taken along (128, or 64 KiB)")]
+    Attributes {
+        /// Where.
+        path: String,
+    },
     /// Whoever asked no longer wants it.
     #[error("it took too long")]
     Stopped,
@@ -71,6 +77,15 @@ impl LayerError {
     }
 }
 
+impl LayerError {
+    pub(super) fn attributes(path: impl ToString, errno: Errno) -> LayerError {
+        match errno {
+            Errno::TOOBIG => LayerError::Attributes { path: path.to_string() },
+            errno => LayerError::io("read the attributes of", path, errno),
+        }
+    }
+}
+
 /// Whether an error is about this process and not about the entry at hand:
 /// going on would report every following entry as unreadable.
 pub(super) fn is_fatal(errno: Errno) -> bool {
@@ -83,7 +98,7 @@ impl From<LayerError> for Error {
             LayerError::Unsupported => Code::Unsupported,
             LayerError::NotFound { .. } => Code::NotFound,
             LayerError::Kind { .. } => Code::Invalid,
-            LayerError::Bound { .. } => Code::Limit,
+            LayerError::Bound { .. } | LayerError::Attributes { .. } => Code::Limit,
             LayerError::Stopped => Code::Busy,
             LayerError::TooLarge { .. } => Code::Limit,
             LayerError::Io { source, .. } => io_code(source),

@@ -11,6 +11,7 @@
 //! iterative and bounded and says when it was cut short. This module knows
 //! nothing of sandboxes, mounts or processes.
 
+mod attributes;
 mod autorun;
 mod beside;
 mod changes;
@@ -29,6 +30,7 @@ mod walk;
 mod whole;
 mod write;
 
+pub use attributes::Attributes;
 pub use autorun::is_autorun;
 pub use beside::changes_between;
 pub use changes::{Changes, changes};

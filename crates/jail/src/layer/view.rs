@@ -2,7 +2,7 @@
 
 use super::dir::{Dir, Found};
 use super::entry::{Entry, Source};
-use super::{Layer, LayerError, Result};
+use super::{Attributes, Layer, LayerError, Result};
 use fractal_model::{EntryKind, SandboxPath};
 use rustix::io::Errno;
 use std::borrow::Cow;
@@ -71,6 +71,20 @@ impl Reader<'_> {
                 Err(Errno::INVAL | Errno::LOOP | Errno::NXIO) => Err(not_a_file()),
                 answer => answer.map_err(fail),
             },
+        }
+    }
+
+    /// What programs noted about a file or directory.
+    pub fn attributes(&mut self, path: &SandboxPath) -> Result<Attributes> {
+        let fail = |errno| LayerError::attributes(path, errno);
+        let view = self.view;
+        let Some((parent, name)) = split(&view.real(path)) else {
+            return Ok(Attributes::default());
+        };
+        let Some(dir) = self.dir(parent).map_err(fail)? else { return Ok(Attributes::default()) };
+        match dir.find(view, &name, 0).map_err(fail)? {
+            Found::Entry(_, at) => dir.attributes(&name, at).map_err(fail),
+            Found::Absent | Found::Whiteout => Ok(Attributes::default()),
         }
     }
 
@@ -150,6 +164,12 @@ impl View {
     /// Opens a regular file for reading; everything else is refused.
     pub fn open_file(&self, path: &SandboxPath) -> Result<File> {
         self.reader().open_file(path)
+    }
+
+    /// What programs noted about a file or directory; nothing where nothing
+    /// stands.
+    pub fn attributes(&self, path: &SandboxPath) -> Result<Attributes> {
+        self.reader().attributes(path)
     }
 
     /// For looking at many paths in the order of a walk.

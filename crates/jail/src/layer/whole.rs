@@ -102,7 +102,7 @@ fn put_in_place(
     parent: &SandboxPath,
 ) -> std::result::Result<(), Errno> {
     let copy = open::directory(aside, name, Scope::Layer)?;
-    let mode = Mode::from_raw_mode(rustix::fs::fstat(&copy)?.st_mode & 0o777);
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(&copy)?.st_mode & 0o7777);
     // Moving a directory writes its `..`, for which we need the right.
     rustix::fs::fchmod(&copy, mode | Mode::RWXU)?;
     rustix::fs::fsetxattr(&copy, OPAQUE, b"y", XattrFlags::empty())?;

@@ -5,8 +5,9 @@
 //! at a time, without following links; what is missing on the way is made
 //! with the attributes it has in the view below.
 
+use super::entry::mode_mask;
 use super::open::{self, Scope};
-use super::{Layer, LayerError, Result, View};
+use super::{Attributes, Layer, LayerError, Result, View};
 use fractal_model::{EntryKind, SandboxPath};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, XattrFlags};
@@ -42,6 +43,7 @@ impl<'a> Writer<'a> {
         path: &SandboxPath,
         mode: u32,
         owner: (u32, u32),
+        attributes: &Attributes,
         content: &mut dyn Read,
     ) -> Result<u64> {
         let (dir, name) = self.parent(path)?;
@@ -58,6 +60,8 @@ impl<'a> Writer<'a> {
             .map_err(|error| fail(Errno::from_io_error(&error).unwrap_or(Errno::IO)))
             .and_then(|bytes| {
                 self.set_owner(&file, owner);
+                // Before the mode: a file that may not be written takes none.
+                attributes.give(&file).map_err(fail)?;
                 rustix::fs::fchmod(&file, Mode::from_raw_mode(mode & 0o777)).map_err(fail)?;
                 self.clear(&dir, &name).map_err(fail)?;
                 rustix::fs::renameat(&dir, temporary, &dir, &name).map_err(fail)?;
@@ -82,11 +86,11 @@ impl<'a> Writer<'a> {
         let below = self.below.lookup(path)?;
         let merges =
             !covered && below.as_ref().is_some_and(|entry| entry.kind == EntryKind::Directory);
-        let (mode, owner) = match below.filter(|_| merges) {
-            Some(entry) => (entry.mode, (entry.uid, entry.gid)),
-            None => (mode, owner),
+        let (mode, owner, attributes) = match below.filter(|_| merges) {
+            Some(entry) => (entry.mode, (entry.uid, entry.gid), self.below.attributes(path)?),
+            None => (mode, owner, Attributes::default()),
         };
-        let made = self.make_directory(&dir, &name, mode, owner).map_err(fail)?;
+        let made = self.make_directory(&dir, &name, mode, owner, &attributes).map_err(fail)?;
         if !merges && covered {
             // Whatever the deletion hid must stay hidden.
             rustix::fs::fsetxattr(&made, self.opaque_name, b"y", XattrFlags::empty())
@@ -95,9 +99,16 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Gives a directory of the layer its attributes. Apart from making it,
-    /// because what lies in it may have to be written first.
-    pub fn attributes(&self, path: &SandboxPath, mode: u32, owner: (u32, u32)) -> Result<()> {
+    /// Gives a directory of the layer its mode, owner and attributes, and takes
+    /// others from it. Apart from making it, because what lies in it may have
+    /// to be written first.
+    pub fn dress(
+        &self,
+        path: &SandboxPath,
+        mode: u32,
+        owner: (u32, u32),
+        attributes: &Attributes,
+    ) -> Result<()> {
         let Some(_) = path.parent() else { return Ok(()) };
         let fail = |errno: Errno| LayerError::io("set the mode of", path, errno);
         let (dir, name) = self.parent(path)?;
@@ -106,7 +117,13 @@ impl<'a> Writer<'a> {
         }
         let directory = open::directory(&dir, &name, Scope::Layer).map_err(fail)?;
         self.set_owner(&directory, owner);
-        rustix::fs::fchmod(&directory, Mode::from_raw_mode(mode & 0o777)).map_err(fail)
+        let has =
+            Attributes::of(&directory).map_err(|errno| LayerError::attributes(path, errno))?;
+        for (name, _) in has.iter().filter(|(name, _)| attributes.get(name).is_none()) {
+            rustix::fs::fremovexattr(&directory, name).map_err(fail)?;
+        }
+        attributes.give(&directory).map_err(fail)?;
+        rustix::fs::fchmod(&directory, directory_mode(mode)).map_err(fail)
     }
 
     /// Makes a named pipe, which nobody here ever opens.
@@ -153,6 +170,7 @@ impl<'a> Writer<'a> {
         let parts: Vec<&[u8]> = path.components().collect();
         let (name, above) =
             parts.split_last().ok_or(LayerError::io("write", path, Errno::ISDIR))?;
+        let none = Attributes::default();
         let c = |bytes: &[u8]| CString::new(bytes).map_err(|_| fail(Errno::INVAL));
         for part in above {
             here = here.join(part).map_err(|_| fail(Errno::INVAL))?;
@@ -163,7 +181,8 @@ impl<'a> Writer<'a> {
                 }
                 Some(FileType::CharacterDevice) => {
                     self.clear(&at, &name).map_err(fail)?;
-                    let made = self.make_directory(&at, &name, 0o755, (0, 0)).map_err(fail)?;
+                    let made =
+                        self.make_directory(&at, &name, 0o755, (0, 0), &none).map_err(fail)?;
                     rustix::fs::fsetxattr(&made, self.opaque_name, b"y", XattrFlags::empty())
                         .map_err(fail)?;
                     made
@@ -185,7 +204,8 @@ impl<'a> Writer<'a> {
             }
             Some(_) => return Err(fail(Errno::NOTDIR)),
         };
-        self.make_directory(at, name, mode, owner).map_err(fail)
+        let attributes = self.below.attributes(path)?;
+        self.make_directory(at, name, mode, owner, &attributes).map_err(fail)
     }
 
     fn make_directory(
@@ -194,11 +214,13 @@ impl<'a> Writer<'a> {
         name: &CString,
         mode: u32,
         owner: (u32, u32),
+        attributes: &Attributes,
     ) -> std::result::Result<OwnedFd, Errno> {
         rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o700))?;
         let dir = open::directory(at, name, Scope::Layer)?;
         self.set_owner(&dir, owner);
-        rustix::fs::fchmod(&dir, Mode::from_raw_mode(mode & 0o777))?;
+        attributes.give(&dir)?;
+        rustix::fs::fchmod(&dir, directory_mode(mode))?;
         Ok(dir)
     }
 
@@ -217,6 +239,10 @@ impl<'a> Writer<'a> {
             Some(_) => rustix::fs::unlinkat(dir, name, AtFlags::empty()),
         }
     }
+}
+
+fn directory_mode(mode: u32) -> Mode {
+    Mode::from_raw_mode(mode & mode_mask(FileType::Directory))
 }
 
 fn kind_at(dir: &OwnedFd, name: &CString) -> Option<FileType> {

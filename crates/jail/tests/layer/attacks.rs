@@ -129,10 +129,11 @@ fn set_uid_bits_are_not_given_out() {
     let scene = Scene::new();
     write(scene.layer("su"), "");
     chmod(&scene.layer("su"), 0o6755);
+    // On a directory two of them give no rights to anybody.
     make_dir(&scene.layer("sticky"));
-    chmod(&scene.layer("sticky"), 0o3777);
+    chmod(&scene.layer("sticky"), 0o7777);
     let modes: Vec<_> = scene.changes().list.iter().map(|change| change.mode).collect();
-    assert_eq!(modes, [0o777, 0o755]);
+    assert_eq!(modes, [0o3777, 0o755]);
     let entry = scene.top_view().lookup(&path("/su")).expect("lookup").expect("there");
     assert_eq!(entry.mode, 0o755);
 }
@@ -190,4 +191,43 @@ fn names_that_are_no_text_stay_what_they_are() {
     let found = scene.changes();
     assert_eq!(found.list[0].path.relative(), name);
     assert!(scene.top_view().open_file(&path(name)).is_ok());
+}
+
+fn note(path: std::path::PathBuf, name: &str, value: &[u8]) -> bool {
+    rustix::fs::setxattr(path, name, value, rustix::fs::XattrFlags::empty()).is_ok()
+}
+
+#[test]
+fn only_what_programs_note_is_an_attribute() {
+    let scene = Scene::new();
+    for place in [scene.base("f"), scene.layer("f")] {
+        write(place, "same");
+    }
+    if !note(scene.layer("f"), "user.overlay.origin", b"x") {
+        println!("skipped: no user attributes on this filesystem");
+        return;
+    }
+    note(scene.layer("f"), "trusted.note", b"x");
+    note(scene.layer("f"), "security.note", b"x");
+    assert!(scene.lines().is_empty(), "{:?}", scene.lines());
+    note(scene.layer("f"), "user.note", b"x");
+    assert_eq!(scene.lines(), ["M /f"]);
+    let attributes = scene.top_view().attributes(&path("/f")).expect("few");
+    assert_eq!(attributes.iter().collect::<Vec<_>>(), [(&b"user.note"[..], &b"x"[..])]);
+}
+
+#[test]
+fn more_attributes_than_are_taken_are_listed_and_refused() {
+    let scene = Scene::new();
+    for place in [scene.base("f"), scene.layer("f")] {
+        write(place, "same");
+    }
+    let set = (0..200).filter(|n| note(scene.layer("f"), &format!("user.{n}"), b"")).count();
+    if set <= 128 {
+        println!("skipped: this filesystem holds few attributes");
+        return;
+    }
+    assert_eq!(scene.lines(), ["M /f"]);
+    let error = scene.top_view().attributes(&path("/f")).expect_err("too many");
+    assert!(error.to_string().contains("more extended attributes"), "{error}");
 }

@@ -91,3 +91,27 @@ fn two_collectors_at_once_do_not_trip_over_each_other() {
     store.gc(false).unwrap();
     assert!(is_empty(&store));
 }
+
+#[test]
+fn work_directories_that_nobody_may_enter_are_thrown_away() {
+    let home = home();
+    let store = open(&home);
+    let id = new_id();
+    store.new_layer_dir(id).unwrap();
+    // As a kernel's overlay leaves them, and a copy that was cut off.
+    let work = store.layer_work(id).join("run-0/work");
+    fs::create_dir_all(work.join("incompat/volatile")).unwrap();
+    fs::create_dir_all(work.join("#1/inner")).unwrap();
+    for path in ["#1/inner", "#1", "incompat/volatile", "incompat", ""] {
+        fs::set_permissions(work.join(path), fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    store.clear_work(id);
+    assert_eq!(fs::read_dir(store.layer_work(id)).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(store.trash_dir()).unwrap().count(), 0);
+    let beside = store.layer_dir(id).join("next");
+    fs::create_dir_all(beside.join("closed/inner")).unwrap();
+    fs::set_permissions(beside.join("closed"), fs::Permissions::from_mode(0o555)).unwrap();
+    store.discard_beside(id, "next").unwrap();
+    assert!(!beside.exists());
+    assert_eq!(fs::read_dir(store.trash_dir()).unwrap().count(), 0);
+}

@@ -25,7 +25,7 @@ fn from_layer(world: &World, names: &[&[u8]]) -> (View, Vec<Step>) {
         fs::write(&file, b"from the layer").unwrap();
         let old = None;
         let what = What::File(Content::View);
-        let new = Some(New { mode: 0o4750, owner: None, mtime_ns: TIME_NS, what });
+        let new = Some(New { mode: 0o4750, owner: None, mtime_ns: TIME_NS, noted: None, what });
         steps.push(Step { path: path_of(&world.root.join(relative)).unwrap(), old, new });
     }
     let layers = vec![Layer::open(&layer).unwrap()];
@@ -178,6 +178,7 @@ fn a_job_across_filesystems_has_a_stage_on_each() {
             mode: 0o644,
             owner: None,
             mtime_ns: TIME_NS,
+            noted: None,
             what: What::File(Content::Bytes(b"new".to_vec())),
         }),
     };

@@ -72,7 +72,7 @@ fn every_kind_becomes_every_other_and_comes_back() {
 }
 
 #[test]
-fn a_mode_changes_in_place_and_special_bits_stay() {
+fn a_mode_changes_in_place_and_bits_that_no_sandbox_gives_stay() {
     let world = World::new();
     world.write("tool", "x");
     world.write("dir/in", "x");
@@ -83,14 +83,39 @@ fn a_mode_changes_in_place_and_special_bits_stay() {
         fs::symlink_metadata(world.root.join(name)).unwrap().permissions().mode() & 0o7777
     };
     set("tool", 0o4755);
-    set("dir", 0o2775);
+    set("dir", 0o6775);
     let inode = world.see("tool").unwrap().inode;
     let changes =
-        [("tool", Want::Mode(0o700)), ("dir", Want::Mode(0o750)), ("", Want::Mode(0o711))];
+        [("tool", Want::Mode(0o700)), ("dir", Want::Mode(0o3750)), ("", Want::Mode(0o711))];
     world.apply(&changes).unwrap();
-    assert_eq!((mode("tool"), mode("dir"), mode("")), (0o4700, 0o2750, 0o711));
+    assert_eq!((mode("tool"), mode("dir"), mode("")), (0o4700, 0o7750, 0o711));
     assert_eq!(world.see("tool").unwrap().inode, inode);
     world.undo(None).unwrap();
-    assert_eq!((mode("tool"), mode("dir")), (0o4755, 0o2775));
+    assert_eq!((mode("tool"), mode("dir")), (0o4755, 0o6775));
     assert_eq!(world.see("tool").unwrap().inode, inode);
+}
+
+#[test]
+fn a_fifo_that_was_replaced_or_removed_comes_back() {
+    use std::os::unix::fs::FileTypeExt;
+    let worlds = [Some((World::new(), None)), World::split().map(|(world, at)| (world, Some(at)))];
+    for (world, _at) in worlds.into_iter().flatten() {
+        for name in ["replaced", "removed"] {
+            let kind = rustix::fs::FileType::Fifo;
+            let (at, mode) = (world.root.join(name), rustix::fs::Mode::from_raw_mode(0o640));
+            rustix::fs::mknodat(rustix::fs::CWD, at, kind, mode, 0).unwrap();
+        }
+        let before = world.see("replaced").unwrap().mode;
+        world.apply(&[("replaced", Want::File("x")), ("removed", Want::Gone)]).unwrap();
+        let undone = world.undo(None).unwrap();
+        for name in ["replaced", "removed"] {
+            let meta = fs::symlink_metadata(world.root.join(name)).unwrap();
+            assert!(meta.file_type().is_fifo(), "{name}");
+            assert_eq!(world.see(name).unwrap().mode, before);
+        }
+        let again = world.undo(undone.undo.map(|id| id.to_string()).as_deref()).unwrap();
+        assert!(again.conflicts.is_empty(), "{again:?}");
+        assert_eq!(fs::read(world.root.join("replaced")).unwrap(), b"x");
+        assert!(!world.root.join("removed").exists());
+    }
 }

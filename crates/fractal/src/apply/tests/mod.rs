@@ -10,5 +10,6 @@ mod faults;
 mod kill;
 mod kinds;
 mod names;
+mod notes;
 mod thousand;
 mod world;

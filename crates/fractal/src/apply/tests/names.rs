@@ -1,11 +1,15 @@
 //! Files with several names, and files that somebody still has open: what is
 //! kept for an undo is the very file, so others may reach it.
 
-use super::world::{Want, World};
-use fractal_model::Verdict;
+use super::world::{TIME_NS, Want, World};
+use crate::apply::{Content, New, Step, What};
+use fractal_jail::layer::{Layer, View};
+use fractal_model::{Code, Verdict};
+use rustix::io::Errno;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A promoted file whose old self has another name.
 fn linked() -> World {
@@ -107,6 +111,156 @@ fn what_comes_into_a_shared_directory_belongs_to_its_group() {
     assert_eq!(see("shared/dir/below/file"), (0o644, true));
     assert_eq!((see("shared/file"), see("shared/old")), ((0o644, true), (0o644, true)));
     assert_eq!(see("plain/dir"), (0o755, !is_root));
+    assert!(world.undo(None).unwrap().conflicts.is_empty());
+    assert_eq!(world.tree(), before);
+}
+
+/// One file with the names `a`, `b` and `c`.
+fn three_names() -> World {
+    let world = World::fast();
+    world.write("a", "old");
+    for name in ["b", "c"] {
+        fs::hard_link(world.root.join("a"), world.root.join(name)).unwrap();
+    }
+    world
+}
+
+fn inode(world: &World, name: &str) -> u64 {
+    fs::metadata(world.root.join(name)).unwrap().ino()
+}
+
+#[test]
+fn names_of_one_file_are_replaced_and_removed_together() {
+    let world = three_names();
+    let (before, file) = (world.tree(), inode(&world, "a"));
+    world.apply(&[("a", Want::File("one")), ("b", Want::File("two")), ("c", Want::Gone)]).unwrap();
+    assert_eq!(fs::read(world.root.join("a")).unwrap(), b"one");
+    assert_eq!(fs::read(world.root.join("b")).unwrap(), b"two");
+    assert!(!world.root.join("c").exists());
+    assert!(world.undo(None).unwrap().conflicts.is_empty());
+    assert_eq!(world.tree(), before);
+    assert!(["a", "b", "c"].iter().all(|name| inode(&world, name) == file));
+}
+
+#[test]
+fn names_of_one_file_come_back_as_one_from_another_filesystem() {
+    let Some((world, _other)) = World::split() else { return };
+    world.write("a", "old");
+    fs::hard_link(world.root.join("a"), world.root.join("b")).unwrap();
+    world.apply(&[("a", Want::File("one")), ("b", Want::Gone)]).unwrap();
+    assert!(world.undo(None).unwrap().conflicts.is_empty());
+    assert_eq!(inode(&world, "a"), inode(&world, "b"));
+    assert_eq!(fs::read(world.root.join("b")).unwrap(), b"old");
+}
+
+/// Even one that only `ctime` tells.
+#[test]
+fn an_edit_between_two_names_of_one_file_is_seen() {
+    let mut world = three_names();
+    let (root, count) = (world.root.clone(), AtomicU64::new(0));
+    world.reopen();
+    world.engine.set_fault_hook(move |call, _| {
+        // Before the file between the two: `a` is out, `b` not looked at yet.
+        if call == "rename" && count.fetch_add(1, Ordering::Relaxed) == 1 {
+            let file = fs::OpenOptions::new().write(true).open(root.join("c"))?;
+            let time = file.metadata()?.modified()?;
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            (&file).write_all(b"NEW")?;
+            file.set_modified(time)?;
+        }
+        Ok(())
+    });
+    let wants = [("a", Want::Gone), ("aa", Want::File("x")), ("b", Want::File("ours"))];
+    let error = world.apply(&wants).unwrap_err();
+    assert_eq!(error.code, Code::Conflict, "{error}");
+    for name in ["a", "b", "c"] {
+        assert_eq!(fs::read(world.root.join(name)).unwrap(), b"NEW", "{name}");
+    }
+    assert!(!world.root.join("aa").exists());
+}
+
+/// A layer in which the names are links of one another, and steps that bring
+/// them.
+fn linked_in_layer(
+    world: &World,
+    names: &[&str],
+    mode: u32,
+    content: &Content,
+) -> (View, Vec<Step>) {
+    let layer = world.dir.path().join("layer");
+    let below = layer.join(world.root.strip_prefix("/").unwrap());
+    let first = below.join(names[0]);
+    fs::create_dir_all(&below).unwrap();
+    fs::write(&first, "from the layer").unwrap();
+    let step = |name: &&str| {
+        let _ = fs::hard_link(&first, below.join(name));
+        let what = What::File(content.clone());
+        let new = Some(New { mode, owner: None, mtime_ns: TIME_NS, noted: None, what });
+        Step { path: world.path(name), old: world.see(name), new }
+    };
+    let steps = names.iter().map(step).collect();
+    (View { layers: vec![Layer::open(&layer).unwrap()], ..View::default() }, steps)
+}
+
+#[test]
+fn links_inside_are_links_in_reality() {
+    let world = three_names();
+    let (before, file) = (world.tree(), inode(&world, "a"));
+    let (view, steps) = linked_in_layer(&world, &["a", "b", "new"], 0o600, &Content::View);
+    world.apply_view(steps, &view).unwrap();
+    let made = inode(&world, "a");
+    assert_ne!(made, file);
+    assert!(["b", "new"].iter().all(|name| inode(&world, name) == made));
+    assert_eq!(fs::read(world.root.join("new")).unwrap(), b"from the layer");
+    assert_eq!(fs::metadata(world.root.join("new")).unwrap().nlink(), 3, "and nowhere else");
+    assert_eq!(fs::read(world.root.join("c")).unwrap(), b"old", "it was not spoken of");
+    assert!(world.undo(None).unwrap().conflicts.is_empty());
+    assert_eq!(world.tree(), before);
+    assert!(["a", "b", "c"].iter().all(|name| inode(&world, name) == file));
+}
+
+#[test]
+fn links_arrive_together_or_not_at_all_whenever_the_disk_breaks() {
+    let mut world = three_names();
+    let before = world.tree();
+    let mut stop = 0;
+    loop {
+        stop += 1;
+        let names = ["a", "b", "new"];
+        let (view, steps) = linked_in_layer(&world, &names, 0o600, &Content::View);
+        world.engine.set_fault_hook(move |_, number| match number >= stop {
+            true => Err(Errno::IO.into()),
+            false => Ok(()),
+        });
+        let done = world.apply_view(steps, &view).is_ok();
+        world.reopen();
+        let now = world.tree();
+        if now != before {
+            assert!(names.iter().all(|name| inode(&world, name) == inode(&world, "a")), "{stop}");
+            assert!(world.undo(None).unwrap().conflicts.is_empty(), "{stop}");
+        }
+        assert_eq!(world.tree(), before, "{stop}");
+        if done {
+            assert!(stop > 10, "it never failed: {stop}");
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_mode_changes_in_place_only_for_all_names_of_a_file() {
+    let world = three_names();
+    let mode = |name: &str| fs::metadata(world.root.join(name)).unwrap().permissions().mode();
+    let (before, file) = (world.tree(), inode(&world, "a"));
+    let (view, steps) = linked_in_layer(&world, &["a", "b"], 0o600, &Content::Same);
+    world.apply_view(steps, &view).unwrap();
+    assert_eq!(["a", "b", "c"].map(|name| mode(name) & 0o777), [0o600, 0o600, 0o644]);
+    world.undo(None).unwrap();
+    assert_eq!(world.tree(), before);
+    let (view, steps) = linked_in_layer(&world, &["a", "b", "c"], 0o600, &Content::Same);
+    world.apply_view(steps, &view).unwrap();
+    assert!(["a", "b", "c"].iter().all(|name| inode(&world, name) == file));
+    assert_eq!(mode("c") & 0o777, 0o600);
     assert!(world.undo(None).unwrap().conflicts.is_empty());
     assert_eq!(world.tree(), before);
 }

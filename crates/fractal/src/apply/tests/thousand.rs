@@ -52,6 +52,10 @@ fn fill(world: &World, count: usize) {
         (&file).write_all(text.as_bytes()).unwrap();
         file.set_modified(time).unwrap();
     };
+    let link = |first: usize, second: usize| {
+        let [first, second] = [first, second].map(|at| world.root.join(name(at)));
+        std::fs::hard_link(first, second).unwrap();
+    };
     for at in 0..7 {
         std::fs::create_dir(world.root.join(format!("dir{at:02}"))).unwrap();
     }
@@ -62,6 +66,10 @@ fn fill(world: &World, count: usize) {
                 write(&format!("dir{:02}/stays{at}", at % 7), "stays");
                 std::os::unix::fs::symlink("old", world.root.join(name(at))).unwrap();
             }
+            // Some are further names of others: one that goes and two that are
+            // replaced are one file.
+            7 if at % 50 == 27 => link(at - 5, at),
+            7 if at % 50 == 37 => link(at - 10, at),
             _ => write(&name(at), "old content"),
         }
     }

@@ -124,7 +124,8 @@ impl World {
 
     pub fn step(&self, name: &str, want: &Want) -> Step {
         let old = self.see(name);
-        let new = |mode, what| Some(New { mode, owner: None, mtime_ns: TIME_NS, what });
+        let new =
+            |mode, what| Some(New { mode, owner: None, mtime_ns: TIME_NS, noted: None, what });
         let same = |old: &Option<Seen>| match old {
             Some(old) if old.kind == fractal_model::EntryKind::Directory => What::Directory,
             _ => What::File(Content::Same),

@@ -4,7 +4,7 @@
 //! ignores, git's own files, inputs that somebody copied in, fifos. Each can
 //! be asked for. Nothing stays behind silently.
 
-use super::git;
+use super::ignore;
 use crate::view::path_of;
 use crate::{Caller, Engine, base};
 use fractal_model::{Change, EntryKind, Error, LeftOut, Promote, Result, SandboxPath, TypedPath};
@@ -59,7 +59,7 @@ pub fn choose(
     };
     let ignored = match asked.ignored {
         true => HashSet::new(),
-        false => git::ignored(caller, &row.directory, &changes)?,
+        false => ignore::ignored(engine, caller, &row.directory, &changes)?,
     };
     let mut chosen = Chosen::default();
     for change in changes {

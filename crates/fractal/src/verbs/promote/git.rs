@@ -1,8 +1,8 @@
-//! The caller's own repository: what it ignores, and commits made in it
-//! without touching its working tree or its index.
+//! The caller's own repository: commits made in it without touching its
+//! working tree or its index.
 //!
 //! Everything is asked of the host's git as the caller. Without git, or
-//! outside of a repository, nothing is ignored and no commit can be made.
+//! outside of a repository, no commit can be made.
 
 use super::rehearse::Rehearsal;
 use crate::view::path_of;
@@ -21,7 +21,7 @@ use std::path::Path;
 const BLOB_BYTES_MAX: u64 = 256 << 20;
 
 /// Calls git without its hooks and watchers; `None` where there is none.
-fn git(
+pub(super) fn git(
     caller: &Caller,
     directory: &Path,
     args: &[&str],
@@ -40,61 +40,8 @@ fn git(
     Ok(trusted::call("git", &args, &environment, directory, input)?)
 }
 
-/// Paths that git ignores in the project.
-pub fn ignored(
-    caller: &Caller,
-    directory: &Path,
-    changes: &[Change],
-) -> Result<HashSet<SandboxPath>> {
-    let project = path_of(directory)?;
-    let mut list = Vec::new();
-    for change in changes.iter().filter(|change| change.path.is_within(&project)) {
-        let inside = below(&change.path, &project);
-        // git may not be asked about itself.
-        if inside.is_empty() || change.path.components().any(|name| name == b".git") {
-            continue;
-        }
-        list.extend_from_slice(inside);
-        if change.entry == EntryKind::Directory {
-            list.push(b'/');
-        }
-        list.push(0);
-    }
-    if list.is_empty() {
-        return Ok(HashSet::new());
-    }
-    let args = ["check-ignore", "-z", "--stdin"];
-    let answer = git(caller, directory, &args, |to| to.write_all(&list))?;
-    let answer = match answer {
-        Some(answer) if answer.status == 0 => answer,
-        // None of them, or no repository.
-        Some(answer) if answer.status == 1 || !is_repository(directory) => {
-            return Ok(HashSet::new());
-        }
-        None if !is_repository(directory) => return Ok(HashSet::new()),
-        silent => return Err(silence(silent)),
-    };
-    let names = answer.output.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    names.map(|name| SandboxPath::parse([project.relative(), b"/", name].concat())).collect()
-}
-
-/// Whether somebody meant this to be one.
-fn is_repository(directory: &Path) -> bool {
-    directory.ancestors().any(|dir| dir.join(".git").symlink_metadata().is_ok())
-}
-
-/// Where git cannot say what it ignores, secrets and litter might travel.
-fn silence(answer: Option<Answer>) -> Error {
-    let why = match &answer {
-        None => "it is not installed".to_owned(),
-        Some(answer) => String::from_utf8_lossy(&answer.errors).trim().to_owned(),
-    };
-    Error::new(Code::Unsupported, format!("git cannot say what this repository ignores: {why}"))
-        .hint("mend that, or bring everything with `--ignored`")
-}
-
 /// A path from the project's root, without the slash.
-fn below<'a>(path: &'a SandboxPath, project: &SandboxPath) -> &'a [u8] {
+pub(super) fn below<'a>(path: &'a SandboxPath, project: &SandboxPath) -> &'a [u8] {
     let rest = &path.relative()[project.relative().len().min(path.relative().len())..];
     rest.strip_prefix(b"/").unwrap_or(rest)
 }

@@ -7,6 +7,7 @@
 
 pub mod choose;
 mod git;
+mod ignore;
 pub mod plan;
 mod reality;
 pub mod rehearse;

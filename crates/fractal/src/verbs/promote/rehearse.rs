@@ -101,7 +101,8 @@ fn write(engine: &Engine, row: &SandboxRow, stage: Option<&SandboxRow>, plan: &P
 }
 
 /// Writes wishes into a layer: what goes before what comes, so that a file
-/// can take a directory's place.
+/// can take a directory's place, and the modes of directories last, deepest
+/// first: one may keep us from writing what lies in it.
 pub fn put(writer: &Writer<'_>, ours: &View, wishes: &[Wish]) -> Result<()> {
     for wish in wishes.iter().rev().filter(|wish| wish.new.is_none() || wish.ends_directory()) {
         writer.delete(&wish.path)?;
@@ -110,14 +111,25 @@ pub fn put(writer: &Writer<'_>, ours: &View, wishes: &[Wish]) -> Result<()> {
         let Some(new) = &wish.new else { continue };
         let owner = new.owner.unwrap_or((0, 0));
         match &new.what {
-            What::Directory => writer.directory(&wish.path, new.mode, owner)?,
+            What::Directory => writer.directory(&wish.path, new.mode | 0o700, owner)?,
+            // Only an undo brings one, and only into reality.
+            What::Special(_) => {}
             What::Symlink(target) => writer.symlink(&wish.path, target)?,
             What::File(Content::Bytes(bytes)) => {
-                writer.file(&wish.path, new.mode, owner, &mut bytes.as_slice())?;
+                let noted = new.noted.as_ref().map(|noted| noted.new.clone()).unwrap_or_default();
+                writer.file(&wish.path, new.mode, owner, &noted, &mut bytes.as_slice())?;
             }
             What::File(_) => {
-                writer.file(&wish.path, new.mode, owner, &mut ours.open_file(&wish.path)?)?;
+                let (noted, mut file) = (ours.attributes(&wish.path)?, ours.open_file(&wish.path)?);
+                writer.file(&wish.path, new.mode, owner, &noted, &mut file)?;
             }
+        }
+    }
+    for wish in wishes.iter().rev() {
+        let Some(new) = &wish.new else { continue };
+        if matches!(new.what, What::Directory) {
+            let noted = ours.attributes(&wish.path)?;
+            writer.dress(&wish.path, new.mode, new.owner.unwrap_or((0, 0)), &noted)?;
         }
     }
     Ok(())

@@ -5,10 +5,10 @@
 //! simply read; where it is the live host, the notes taken at the end of each
 //! run tell what it was.
 
-use crate::apply::{Content, New, Seen, Step, What};
-use crate::base::{Count, Notes};
+use crate::apply::{Content, New, Noted, Seen, Step, What, digest_of_attributes};
+use crate::base::{Count, Kept, Notes};
 use crate::merge::{self, merge};
-use fractal_jail::layer::{Entry, Reader, Source, View, same_content};
+use fractal_jail::layer::{Attributes, Entry, Reader, Source, View, same_content};
 use fractal_model::{Applied, ChangeKind, Conflict, EntryKind, Result, SandboxPath};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -48,6 +48,11 @@ impl Side<'_> {
 
     fn open_file(&self, path: &SandboxPath) -> Result<File> {
         Ok(self.reader.borrow_mut().open_file(path)?)
+    }
+
+    /// What programs noted there.
+    fn attributes(&self, path: &SandboxPath) -> Result<Attributes> {
+        Ok(self.reader.borrow_mut().attributes(path)?)
     }
 }
 
@@ -187,6 +192,8 @@ impl Sides<'_> {
     pub fn following(&self, path: &SandboxPath) -> Result<Wish> {
         let (ours, theirs) = (self.ours.lookup(path)?, self.theirs.lookup(path)?);
         let new = theirs.as_ref().map(|entry| self.wanted(path, entry, None)).transpose()?;
+        // Content and attributes are read where the entry was found.
+        let new = new.map(|new| New { noted: None, ..new });
         Ok(Wish { path: path.clone(), theirs: ours, new, merged: false })
     }
 
@@ -282,19 +289,33 @@ impl Sides<'_> {
             _ => {
                 let keeps = match theirs {
                     Some(old) if old.kind == EntryKind::File => {
-                        same_bytes(&self.ours, &self.theirs, path)?
+                        same_noted(&self.ours, &self.theirs, path)?
+                            && same_bytes(&self.ours, &self.theirs, path)?
                     }
                     _ => false,
                 };
                 What::File(if keeps { Content::Same } else { Content::View })
             }
         };
+        let noted = match entry.kind {
+            EntryKind::Directory => self.noted(path, theirs)?,
+            _ => None,
+        };
         Ok(New {
             mode: entry.mode,
             owner: self.keep_owner.then_some((entry.uid, entry.gid)),
             mtime_ns: entry.mtime_ns,
+            noted,
             what,
         })
+    }
+
+    /// Attributes of a directory, where the target's are others.
+    fn noted(&self, path: &SandboxPath, theirs: Option<&Entry>) -> Result<Option<Noted>> {
+        let is_dir = theirs.is_some_and(|entry| entry.kind == EntryKind::Directory);
+        let old = if is_dir { self.theirs.attributes(path)? } else { Attributes::default() };
+        let new = self.ours.attributes(path)?;
+        Ok((old != new).then_some(Noted { old, new }))
     }
 
     /// Both sides' edits of one text, joined.
@@ -302,27 +323,31 @@ impl Sides<'_> {
         if ours.kind != EntryKind::File || theirs.kind != EntryKind::File {
             return Ok(Merged::No);
         }
-        let Some((base, mode)) = self.base_content(path)? else { return Ok(Merged::No) };
+        let Some(base) = self.base_content(path)? else { return Ok(Merged::No) };
         let (Some(mine), Some(other)) = (read(&self.ours, path), read(&self.theirs, path)) else {
             return Ok(Merged::No);
         };
-        let Some(text) = merge(&base, &mine, &other) else { return Ok(Merged::No) };
-        let mode = if ours.mode == mode { theirs.mode } else { ours.mode };
-        if text == other && mode == theirs.mode {
+        let Some(text) = merge(&base.text, &mine, &other) else { return Ok(Merged::No) };
+        let (noted, others) = (self.ours.attributes(path)?, self.theirs.attributes(path)?);
+        let Some(noted) = one_of(&base.attributes, noted, &others) else { return Ok(Merged::No) };
+        let mode = if ours.mode == base.mode { theirs.mode } else { ours.mode };
+        if text == other && mode == theirs.mode && noted == others {
             return Ok(Merged::Theirs);
         }
+        let noted = Some(Noted::fresh(noted));
         let owner = self.keep_owner.then_some((theirs.uid, theirs.gid));
         let what = What::File(Content::Bytes(text));
         let mtime_ns = ours.mtime_ns.max(theirs.mtime_ns);
-        Ok(Merged::Text(New { mode, owner, mtime_ns, what }))
+        Ok(Merged::Text(New { mode, owner, mtime_ns, noted, what }))
     }
 
-    fn base_content(&self, path: &SandboxPath) -> Result<Option<(Vec<u8>, u32)>> {
+    fn base_content(&self, path: &SandboxPath) -> Result<Option<Kept>> {
         let noted = |count| self.live.as_ref().and_then(|live| live.notes.content(path, count));
         match self.base.lookup(path)? {
             Some(entry) if entry.source != Source::Host => {
-                let layer = || read(&self.base, path).map(|text| (text, entry.mode));
-                Ok(noted(Count::Landed).or_else(layer))
+                let attributes = digest_of_attributes(&self.base.attributes(path)?);
+                let kept = |text| Kept { text, mode: entry.mode, attributes };
+                Ok(noted(Count::Landed).or_else(|| read(&self.base, path).map(kept)))
             }
             _ => Ok(noted(Count::All)),
         }
@@ -341,9 +366,23 @@ fn same(
         (None, None) => Ok(true),
         (Some(a), Some(b)) => Ok(a.inode() == b.inode()
             || a.same_but_content(b)
-                && (a.kind != EntryKind::File || same_bytes(a_side, b_side, path)?)),
+                && (a.kind != EntryKind::File || same_bytes(a_side, b_side, path)?)
+                && (a.kind == EntryKind::Symlink || same_noted(a_side, b_side, path)?)),
         _ => Ok(false),
     }
+}
+
+fn same_noted(a: &Side<'_>, b: &Side<'_>, path: &SandboxPath) -> Result<bool> {
+    Ok(a.attributes(path)? == b.attributes(path)?)
+}
+
+/// The attributes that remain of two edits of one file; the digest is of those
+/// that both started from. `None` where both say something else.
+fn one_of(base: &str, ours: Attributes, theirs: &Attributes) -> Option<Attributes> {
+    if ours == *theirs || digest_of_attributes(theirs) == base {
+        return Some(ours);
+    }
+    (digest_of_attributes(&ours) == base).then(|| theirs.clone())
 }
 
 fn same_bytes(a: &Side<'_>, b: &Side<'_>, path: &SandboxPath) -> Result<bool> {

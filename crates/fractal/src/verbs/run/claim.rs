@@ -50,7 +50,8 @@ pub(super) fn claim(engine: &Engine, place: &mut Place) -> Result<()> {
             let (store, top) = (&engine.store, place.row.top);
             store.dirty_layer(top, &label(place.run_id))?;
             if joined.is_none() {
-                clear_work(&store.layer_work(top));
+                // Of earlier runs; the kernel makes new ones each time.
+                store.clear_work(top);
                 super::copied::clear(engine, top);
             }
             place.join = joined.map(|(_, living)| living);
@@ -232,18 +233,6 @@ fn living_run(engine: &Engine, sandbox: Id) -> Result<Option<(Id, Living)>> {
 
 pub fn label(run_id: Id) -> String {
     run_id.as_str().to_lowercase()
-}
-
-/// Work directories of earlier runs; the kernel makes new ones each time.
-fn clear_work(work: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    for entry in std::fs::read_dir(work).into_iter().flatten().flatten() {
-        for inner in fractal_jail::LOCKED_IN_WORK {
-            let rights = std::fs::Permissions::from_mode(0o700);
-            let _ = std::fs::set_permissions(entry.path().join(inner), rights);
-        }
-        let _ = std::fs::remove_dir_all(entry.path());
-    }
 }
 
 /// Scratch directories live in the sandbox's first layer and are opaque there,

@@ -39,7 +39,7 @@ enum Job {
     /// The command.
     Command,
     /// What a person types, line by line.
-    Lines(Lines),
+    Lines(#[cfg_attr(not(feature = "virtual"), expect(dead_code))] Lines),
     /// What code of the embedding program does to the files.
     #[cfg(feature = "virtual")]
     Code(Code),

@@ -74,8 +74,9 @@ impl Work<'_> {
         let built = self.build(&vfs, &list, &tree, &next);
         let put =
             built.and_then(|()| exchange(&tree, &next).map_err(|error| failed(&next, &error)));
-        // What is left of either belongs to nobody.
-        let _ = std::fs::remove_dir_all(&next);
+        // What is left of either belongs to nobody. Its directories may forbid
+        // to be emptied, which the store knows how to do.
+        let _ = store.discard_beside(row.top, NEXT);
         put?;
         self.put = now;
         Ok(())
@@ -83,7 +84,7 @@ impl Work<'_> {
 
     fn build(&self, vfs: &Vfs, list: &[Change], tree: &Path, next: &Path) -> Result<()> {
         let (engine, row) = (self.engine, &self.place.row);
-        let _ = std::fs::remove_dir_all(next);
+        engine.store.discard_beside(row.top, NEXT)?;
         let made = std::fs::create_dir(next)
             .and_then(|()| std::fs::metadata(tree))
             .and_then(|like| std::fs::set_permissions(next, like.permissions()));
@@ -95,7 +96,7 @@ impl Work<'_> {
         let below: View = engine.views(row, below)?.common;
         let writer = Writer::open(next, &below, engine.marks() == Marks::Trusted)?;
         let old = self.vfs.at(&self.start);
-        land(vfs, &writer, list, |change| {
+        land(vfs, &writer, &below, list, |change| {
             let before = old.lstat(shown(&change.path));
             let turned = before.is_ok_and(|before| before.kind != change.entry);
             Ok(change.kind == ChangeKind::Modified && turned)
@@ -111,8 +112,8 @@ fn exchange(tree: &Path, next: &Path) -> std::io::Result<()> {
             let old = next.with_extension("old");
             std::fs::rename(tree, &old)?;
             std::fs::rename(next, tree).inspect_err(|_| drop(std::fs::rename(&old, tree)))?;
-            let _ = std::fs::remove_dir_all(&old);
-            Ok(())
+            // Where the other one would have left it.
+            std::fs::rename(&old, next)
         }
         done => Ok(done?),
     }
