@@ -192,12 +192,22 @@ impl Tree {
         answers: &Answers,
         edit: &mut dyn FnMut(&mut File) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
+        self.replace_file(place, answers, &mut |file| edit(Arc::make_mut(file)))
+    }
+
+    /// The same for whoever need not copy what others hold.
+    pub(crate) fn replace_file(
+        &mut self,
+        place: &[u8],
+        answers: &Answers,
+        edit: &mut dyn FnMut(&mut Arc<File>) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
         let (dir, name) = split(place);
         let mut shared = None;
         self.edit(dir, answers, &mut |_, map| match map.get_mut(name) {
             Some(Entry::File(file)) => {
                 let before = file.content.held();
-                edit(Arc::make_mut(file))?;
+                edit(file)?;
                 let bytes = file.content.held() as i64 - before as i64;
                 Ok(Done { delta: Delta { bytes, ..Delta::default() }, levels: 0 })
             }
@@ -211,7 +221,7 @@ impl Tree {
         let Some(inode) = shared else { return Ok(()) };
         let SharedFile(file) = self.shared.get_mut(&inode).expect("every name of it keeps it");
         let before = file.content.held();
-        edit(Arc::make_mut(file))?;
+        edit(file)?;
         self.shared_bytes = self.shared_bytes + file.content.held() - before;
         Ok(())
     }

@@ -65,7 +65,7 @@ impl Vfs {
     /// Makes a file or replaces its content; its directory must be there.
     /// Returns the new version.
     pub fn write(&self, path: impl AsRef<[u8]>, content: impl Into<Bytes>) -> Result<u64, FsError> {
-        self.write_file(path.as_ref(), content.into(), None)
+        self.write_file(path.as_ref(), &mut Some(content.into()), None)
     }
 
     /// The same, if the file's version is still the one given; 0 stands for
@@ -76,7 +76,7 @@ impl Vfs {
         content: impl Into<Bytes>,
         version: u64,
     ) -> Result<u64, FsError> {
-        self.write_file(path.as_ref(), content.into(), Some(version))
+        self.write_file(path.as_ref(), &mut Some(content.into()), Some(version))
     }
 
     /// The same as [`Vfs::write`], with all directories above it.
@@ -85,18 +85,26 @@ impl Vfs {
         path: impl AsRef<[u8]>,
         content: impl Into<Bytes>,
     ) -> Result<u64, FsError> {
-        let (path, content) = (path.as_ref(), content.into());
-        match self.write_file(path, content.clone(), None) {
+        let (path, mut content) = (path.as_ref(), Some(content.into()));
+        match self.write_file(path, &mut content, None) {
             Err(error) if error.kind == Kind::NotFound => {
                 let cut = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
                 self.make_dir_all(&path[..cut])?;
-                self.write_file(path, content, None)
+                self.write_file(path, &mut content, None)
             }
             done => done,
         }
     }
 
-    fn write_file(&self, path: &[u8], content: Bytes, expect: Option<u64>) -> Result<u64, FsError> {
+    /// Takes the content if it succeeds, and leaves it if it does not: counting
+    /// who holds it would cost as much as finding the file.
+    fn write_file(
+        &self,
+        path: &[u8],
+        content: &mut Option<Bytes>,
+        expect: Option<u64>,
+    ) -> Result<u64, FsError> {
+        let size = content.as_ref().map_or(0, |content| content.len() as u64);
         let now = now_ns();
         self.writing(path, |state, answers| {
             if path.ends_with(b"/") {
@@ -125,18 +133,19 @@ impl Vfs {
             }
             let place = found.into_place();
             let held = old.map_or(0, |(_, held)| held);
-            let more = (content.len() as u64).saturating_sub(held);
-            state.check_room(more, u64::from(old.is_none()))?;
+            state.check_room(size.saturating_sub(held), u64::from(old.is_none()))?;
+            // All that an edit could lack was found on the way here.
+            let new = Content::Whole(content.take().expect("nothing is missing any more"));
             if old.is_none() {
-                let file = File::new(state.meta(0o644, now), Content::Whole(content.clone()));
+                let file = File::new(state.meta(0o644, now), new);
                 let version = file.version;
                 state.top.put(&place, Entry::File(Arc::new(file)), None, answers, now)?;
                 return Ok(version);
             }
-            let version = number();
-            state.top.edit_file(&place, answers, &mut |file| {
-                file.content = Content::Whole(content.clone());
-                file.written(version, now);
+            let (version, mut new) = (number(), Some(new));
+            state.top.replace_file(&place, answers, &mut |file| {
+                let new = new.take().expect("a file is edited once");
+                File::rewrite(file, new).written(version, now);
                 Ok(())
             })?;
             Ok(version)
@@ -567,6 +576,19 @@ fn check_over(new: &Found, is_dir: bool, answers: &Answers) -> Result<(), Stop> 
 }
 
 impl File {
+    /// Puts new content into a file; the old one is not copied for that.
+    fn rewrite(file: &mut Arc<File>, content: Content) -> &mut File {
+        match Arc::get_mut(file) {
+            Some(own) => own.content = content,
+            None => {
+                let File { inode, version, names, meta, .. } = **file;
+                let xattrs = file.xattrs.clone();
+                *file = Arc::new(File { inode, version, names, meta, xattrs, content });
+            }
+        }
+        Arc::get_mut(file).expect("our own by now")
+    }
+
     fn written(&mut self, version: u64, now: i64) {
         self.version = version;
         self.meta.modified_ns = now;
