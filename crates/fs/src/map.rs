@@ -572,6 +572,40 @@ mod tests {
         }
     }
 
+    fn put(map: &mut Map, at: u64) -> bool {
+        map.insert(Name::trusted(format!("file-{at:05}").as_bytes()), Entry::Shared(at + 1000))
+    }
+
+    #[test]
+    fn a_few_writes_beside_a_shared_trie_copy_no_node_of_it() {
+        let mut base = Map::default();
+        (0..100).for_each(|at| drop(put(&mut base, at)));
+        let mut fork = base.clone();
+        assert!(put(&mut fork, 1) && !put(&mut fork, 200) && !put(&mut fork, 201));
+        assert!(fork.remove(b"file-00002").is_some() && fork.remove(b"file-00002").is_none());
+        assert!(fork.remove(b"file-00200").is_some() && fork.remove(b"file-00200").is_none());
+        assert!(fork.get_mut(b"file-00002").is_none() && fork.get_mut(b"file-00003").is_some());
+        assert!(fork.root.is(&base.root) && !fork.is(&base));
+        assert_eq!((base.len(), fork.len(), fork.iter().count()), (100, 100, 100));
+        // One was only borrowed and one put back as it was: no differences.
+        let mut told: Vec<String> = base.diff(&fork).iter().map(|it| it.0.to_string()).collect();
+        told.sort();
+        assert_eq!(told, ["file-00002", "file-00201"]);
+        (300..310).for_each(|at| drop(put(&mut fork, at)));
+        assert!(!fork.root.is(&base.root) && fork.recent.len() < RECENT_MAX);
+        assert_eq!((fork.len(), fork.sorted().len(), fork.from(0).count()), (110, 110, 110));
+        assert_eq!((number(&fork, "file-00305"), number(&base, "file-00305")), (Some(1305), None));
+    }
+
+    #[test]
+    fn a_map_that_nobody_else_holds_notes_nothing() {
+        let mut map = Map::default();
+        (0..100).for_each(|at| drop(put(&mut map, at)));
+        drop(map.clone());
+        (0..50).for_each(|at| drop(map.remove(format!("file-{at:05}").as_bytes())));
+        assert!(map.recent.is_empty() && map.len() == 50);
+    }
+
     #[test]
     fn names_whose_hashes_agree_lie_side_by_side() {
         let slot =

@@ -91,15 +91,11 @@ impl Vfs {
     /// The same without asking a source how large a file is: it is 0 then.
     pub fn lstat_known(&self, path: impl AsRef<[u8]>) -> Result<Stat, FsError> {
         let path = path.as_ref();
-        self.reading(path, |state, answers| {
-            Ok(known(state.reach(path, Last::Keep, answers)?))
-        })
+        self.reading(path, |state, answers| Ok(known(state.reach(path, Last::Keep, answers)?)))
     }
 
     fn look(&self, path: &[u8], last: Last) -> Result<Stat, FsError> {
-        self.reading(path, |state, answers| {
-            stat(state.reach(path, last, answers)?, answers)
-        })
+        self.reading(path, |state, answers| stat(state.reach(path, last, answers)?, answers))
     }
 
     /// Whether a path leads to anything. A source that fails counts as "yes":
@@ -169,9 +165,7 @@ impl Vfs {
     /// The whole content of a file.
     pub fn read(&self, path: impl AsRef<[u8]>) -> Result<Bytes, FsError> {
         let path = path.as_ref();
-        self.reading(path, |state, answers| {
-            answers.bytes(&state.file(path, answers)?.content)
-        })
+        self.reading(path, |state, answers| answers.bytes(&state.file(path, answers)?.content))
     }
 
     /// The whole content of a file and the version to give to

@@ -11,7 +11,7 @@ use crate::rules::Need;
 use crate::source::{Answers, Stop};
 use crate::tree::Gone;
 use crate::view::{State, Vfs, now_ns};
-use crate::walk::{Found, Last, PATH_BYTES_MAX, Reached};
+use crate::walk::{Found, Last, PATH_BYTES_MAX, Place, Reached, plainly};
 use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
@@ -107,32 +107,16 @@ impl Vfs {
         let size = content.as_ref().map_or(0, |content| content.len() as u64);
         let now = now_ns();
         self.writing(path, |state, answers| {
-            if path.ends_with(b"/") {
-                state.find(path, Last::Name, answers)?;
-                return Err(Kind::IsADirectory.into());
-            }
-            let found = state.find(path, Last::Follow, answers)?;
-            let old = match found.entry {
-                Some(Reached::File(file)) => Some((file.version, file.content.held())),
-                Some(Reached::Dir(_)) => return Err(Kind::IsADirectory.into()),
-                Some(Reached::Link(_)) => return Err(Kind::Loop.into()),
-                None => None,
+            let (place, old) = match plainly(&state.top, &state.setup.rules, path) {
+                Some(Reached::File(file)) => (path[1..].into(), Some(Old::of(file))),
+                _ => place_to_write(state, path, answers)?,
             };
-            if found.slash {
-                return Err(Kind::IsADirectory.into());
-            }
-            let version = old.map_or(0, |(version, _)| version);
+            let version = old.map_or(0, |old| old.version);
             if expect.is_some_and(|expect| expect != version) {
                 let reason = format!("its version is {version}");
                 return Err(Fault::because(Kind::Changed, reason).into());
             }
-            match old {
-                Some(_) if found.live => return Err(Kind::ReadOnly.into()),
-                Some(_) => found.access.check(Need::Write)?,
-                None => check_new(&found)?,
-            }
-            let place = found.into_place();
-            let held = old.map_or(0, |(_, held)| held);
+            let held = old.map_or(0, |old| old.held);
             state.check_room(size.saturating_sub(held), u64::from(old.is_none()))?;
             // All that an edit could lack was found on the way here.
             let new = Content::Whole(content.take().expect("nothing is missing any more"));
@@ -547,6 +531,47 @@ impl Vfs {
             })
         })
     }
+}
+
+/// What is replaced by a write.
+#[derive(Clone, Copy)]
+struct Old {
+    version: u64,
+    held: u64,
+}
+
+impl Old {
+    fn of(file: &File) -> Old {
+        Old { version: file.version, held: file.content.held() }
+    }
+}
+
+/// Where a file is to be written, and what it replaces.
+fn place_to_write(
+    state: &State,
+    path: &[u8],
+    answers: &Answers,
+) -> Result<(Place, Option<Old>), Stop> {
+    if path.ends_with(b"/") {
+        state.find(path, Last::Name, answers)?;
+        return Err(Kind::IsADirectory.into());
+    }
+    let found = state.find(path, Last::Follow, answers)?;
+    let old = match found.entry {
+        Some(Reached::File(file)) => Some(Old::of(file)),
+        Some(Reached::Dir(_)) => return Err(Kind::IsADirectory.into()),
+        Some(Reached::Link(_)) => return Err(Kind::Loop.into()),
+        None => None,
+    };
+    if found.slash {
+        return Err(Kind::IsADirectory.into());
+    }
+    match old {
+        Some(_) if found.live => return Err(Kind::ReadOnly.into()),
+        Some(_) => found.access.check(Need::Write)?,
+        None => check_new(&found)?,
+    }
+    Ok((found.into_place(), old))
 }
 
 /// Whether one place lies below another.
