@@ -576,10 +576,16 @@ mod tests {
         map.insert(Name::trusted(format!("file-{at:05}").as_bytes()), Entry::Shared(at + 1000))
     }
 
+    fn fill(map: &mut Map, numbers: std::ops::Range<u64>) {
+        for at in numbers {
+            put(map, at);
+        }
+    }
+
     #[test]
     fn a_few_writes_beside_a_shared_trie_copy_no_node_of_it() {
         let mut base = Map::default();
-        (0..100).for_each(|at| drop(put(&mut base, at)));
+        fill(&mut base, 0..100);
         let mut fork = base.clone();
         assert!(put(&mut fork, 1) && !put(&mut fork, 200) && !put(&mut fork, 201));
         assert!(fork.remove(b"file-00002").is_some() && fork.remove(b"file-00002").is_none());
@@ -591,7 +597,7 @@ mod tests {
         let mut told: Vec<String> = base.diff(&fork).iter().map(|it| it.0.to_string()).collect();
         told.sort();
         assert_eq!(told, ["file-00002", "file-00201"]);
-        (300..310).for_each(|at| drop(put(&mut fork, at)));
+        fill(&mut fork, 300..310);
         assert!(!fork.root.is(&base.root) && fork.recent.len() < RECENT_MAX);
         assert_eq!((fork.len(), fork.sorted().len(), fork.from(0).count()), (110, 110, 110));
         assert_eq!((number(&fork, "file-00305"), number(&base, "file-00305")), (Some(1305), None));
@@ -600,7 +606,7 @@ mod tests {
     #[test]
     fn a_map_that_nobody_else_holds_notes_nothing() {
         let mut map = Map::default();
-        (0..100).for_each(|at| drop(put(&mut map, at)));
+        fill(&mut map, 0..100);
         drop(map.clone());
         (0..50).for_each(|at| drop(map.remove(format!("file-{at:05}").as_bytes())));
         assert!(map.recent.is_empty() && map.len() == 50);
