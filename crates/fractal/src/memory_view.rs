@@ -10,6 +10,7 @@ use bytes::Bytes;
 use fractal_fs::{Ask, Fault, Item, ItemKind, Kind, READ_BYTES_MAX, Source, Stamp, read_range};
 use fractal_jail::layer::{DirEntry, LayerError, View, nanoseconds};
 use fractal_model::{EntryKind, SandboxPath};
+use std::io::ErrorKind::PermissionDenied;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -131,7 +132,27 @@ fn stamp(inode: u64, modified_ns: i64) -> Stamp {
 fn fault(error: LayerError) -> Fault {
     let kind = match &error {
         LayerError::NotFound { .. } => Kind::NotFound,
+        LayerError::Io { source, .. } if source.kind() == PermissionDenied => Kind::Denied,
         _ => Kind::Source,
     };
     Fault::because(kind, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_layer_is_what_linux_would_say() {
+        let check = |number: i32, expect: Kind| {
+            let source = std::io::Error::from_raw_os_error(number);
+            let error = LayerError::Io { verb: "open", path: "secret".into(), source };
+            assert_eq!(fault(error).kind, expect, "{number}");
+        };
+        check(13, Kind::Denied);
+        check(1, Kind::Denied);
+        check(5, Kind::Source);
+        let missing = LayerError::NotFound { path: SandboxPath::root() };
+        assert_eq!(fault(missing).kind, Kind::NotFound);
+    }
 }

@@ -15,16 +15,25 @@ use std::sync::Arc;
 
 /// What must be done to `old` to get `new`, sorted by path.
 pub(crate) fn between(old: &Tree, new: &Tree, answers: &Answers) -> Result<Vec<Change>, Stop> {
-    let rewritten = old.shared.diff(&new.shared).map(|item| match item {
-        DiffItem::Add(inode, _) | DiffItem::Remove(inode, _) => *inode,
-        DiffItem::Update { old: (inode, _), .. } => *inode,
-    });
-    let rewritten = rewritten.collect();
+    let rewritten = rewritten(old, new);
     let mut compare = Compare { old, new, answers, rewritten, changes: Vec::new() };
     compare.dirs(&SandboxPath::root(), &old.root, &new.root)?;
     let mut changes = compare.changes;
     changes.sort_unstable_by(|a, b| a.path.cmp(&b.path).then(b.kind.cmp(&a.kind)));
     Ok(changes)
+}
+
+/// Files with several names that are not the same in both; mostly there are
+/// none, and nothing to compare.
+fn rewritten(old: &Tree, new: &Tree) -> BTreeSet<u64> {
+    if old.shared.is_empty() && new.shared.is_empty() {
+        return BTreeSet::new();
+    }
+    let differing = old.shared.diff(&new.shared).map(|item| match item {
+        DiffItem::Add(inode, _) | DiffItem::Remove(inode, _) => *inode,
+        DiffItem::Update { old: (inode, _), .. } => *inode,
+    });
+    differing.collect()
 }
 
 struct Compare<'a> {
@@ -53,7 +62,10 @@ impl Compare<'_> {
     }
 
     fn differing(&mut self, path: &SandboxPath, old: &Map, new: &Map) -> Result<(), Stop> {
-        for (name, before, after) in old.diff(new) {
+        let mut names = old.diff(new);
+        // What is nearly in order is soon sorted in the end.
+        names.sort_unstable_by(|a, b| a.0.cmp(b.0));
+        for (name, before, after) in names {
             self.entries(&below(path, name.bytes()), before, after)?;
         }
         Ok(())

@@ -2,8 +2,13 @@
 //!
 //! Each level takes four bits of the hash and leads straight to one slot, so
 //! that looking a name up touches two places in memory for each level and
-//! compares one name. Nodes are shared between forks and copied when one of
-//! them writes. Whoever lists a directory sorts.
+//! compares one name. Whoever lists a directory sorts.
+//!
+//! Nodes are shared between forks and copied when one of them writes, which
+//! has to count every entry of a node once more and so touches all of them.
+//! Therefore the first few names that are written while another fork holds
+//! the trie are noted beside it ([`Recent`]) and go into it together; most
+//! forks write little in any one directory.
 
 use crate::entry::Entry;
 use crate::name::Name;
@@ -20,14 +25,35 @@ const HASH_BITS: u32 = u64::BITS;
 /// end in one node.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
+#[inline]
 fn hash(name: &[u8]) -> u64 {
     HASHER.hash_one(name)
 }
 
+/// How many names are noted beside a trie that others hold.
+const RECENT_MAX: usize = 8;
+
 #[derive(Clone, Default)]
 pub(crate) struct Map {
     root: Node,
+    /// Stands over what the trie says; never two of one name.
+    recent: Vec<Recent>,
     len: usize,
+}
+
+/// What stands under a name since the trie is shared; `None` if the trie has
+/// the name and it is gone.
+#[derive(Clone)]
+struct Recent {
+    hash: u64,
+    name: Name,
+    entry: Option<Entry>,
+}
+
+impl Recent {
+    fn is_of(&self, hash: u64, name: &[u8]) -> bool {
+        self.hash == hash && self.name.bytes() == name
+    }
 }
 
 /// Which slots there are lies beside the pointer to them, not behind it: that
@@ -51,6 +77,7 @@ pub(crate) type Difference<'a> = (&'a Name, Option<&'a Entry>, Option<&'a Entry>
 
 /// The slot's bit at a level; the highest four bits of the hash come first, so
 /// that slots are in the order of hashes.
+#[inline]
 fn bit(hash: u64, shift: u32) -> u16 {
     1 << ((hash >> (HASH_BITS - LEVEL_BITS - shift)) & 15)
 }
@@ -64,10 +91,12 @@ impl Default for Node {
 
 impl Node {
     /// Where the slot of a bit lies, or would.
+    #[inline]
     fn index(&self, bit: u16) -> usize {
         (self.bits & (bit - 1)).count_ones() as usize
     }
 
+    #[inline]
     fn slot(&self, bit: u16) -> Option<&Slot> {
         (self.bits & bit != 0).then(|| &self.slots[self.index(bit)])
     }
@@ -80,6 +109,53 @@ impl Node {
 
     fn is(&self, other: &Node) -> bool {
         Arc::ptr_eq(&self.slots, &other.slots)
+    }
+
+    /// Whether writing would copy; a hint, as others may let go any moment.
+    /// The empty node is everybody's and costs nothing to copy.
+    fn is_held_by_others(&self) -> bool {
+        !self.slots.is_empty() && Arc::strong_count(&self.slots) > 1
+    }
+
+    #[inline]
+    fn get(&self, hash: u64, name: &[u8]) -> Option<&Entry> {
+        let mut node = self;
+        for shift in (0..HASH_BITS).step_by(LEVEL_BITS as usize) {
+            match node.slot(bit(hash, shift))? {
+                Slot::Entry(other, entry) => return (other.bytes() == name).then_some(entry),
+                Slot::Below(next) => node = next,
+                Slot::Moved => return None,
+            }
+        }
+        match &node.slots[node.beside(name)?] {
+            Slot::Entry(_, entry) => Some(entry),
+            Slot::Below(_) | Slot::Moved => None,
+        }
+    }
+
+    /// From a hash on, in the order of hashes.
+    fn from(&self, start: u64) -> impl Iterator<Item = (u64, &Name, &Entry)> {
+        let (mut open, mut node, mut shift) = (Vec::new(), self, 0);
+        while shift < HASH_BITS {
+            let bit = bit(start, shift);
+            let at = node.index(bit);
+            match node.slot(bit) {
+                Some(Slot::Below(next)) => {
+                    open.push(node.slots[at + 1..].iter());
+                    node = next;
+                    shift += LEVEL_BITS;
+                }
+                _ => {
+                    open.push(node.slots[at..].iter());
+                    break;
+                }
+            }
+        }
+        if shift >= HASH_BITS {
+            open.push(node.slots.iter());
+        }
+        let hashed = Iter { open }.map(|(name, entry)| (hash(name.bytes()), name, entry));
+        hashed.skip_while(move |(hash, ..)| *hash < start)
     }
 
     /// The slots for editing; copied if anyone else has them.
@@ -195,40 +271,92 @@ impl Node {
 }
 
 impl Map {
+    #[inline]
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Entry> {
-        let hash = hash(name);
-        let mut node = &self.root;
-        for shift in (0..HASH_BITS).step_by(LEVEL_BITS as usize) {
-            match node.slot(bit(hash, shift))? {
-                Slot::Entry(other, entry) => return (other.bytes() == name).then_some(entry),
-                Slot::Below(next) => node = next,
-                Slot::Moved => return None,
-            }
+        self.find(hash(name), name)
+    }
+
+    #[inline]
+    fn find(&self, hash: u64, name: &[u8]) -> Option<&Entry> {
+        match self.noted(hash, name) {
+            Some(at) => self.recent[at].entry.as_ref(),
+            None => self.root.get(hash, name),
         }
-        match &node.slots[node.beside(name)?] {
-            Slot::Entry(_, entry) => Some(entry),
-            Slot::Below(_) | Slot::Moved => None,
-        }
+    }
+
+    /// Where a name is noted beside the trie.
+    #[inline]
+    fn noted(&self, hash: u64, name: &[u8]) -> Option<usize> {
+        self.recent.iter().position(|recent| recent.is_of(hash, name))
     }
 
     /// The entry for editing. What is shared on the way is copied, so nothing
     /// is looked for that is not there.
     pub(crate) fn get_mut(&mut self, name: &[u8]) -> Option<&mut Entry> {
-        self.get(name)?;
-        self.root.get_mut(hash(name), 0, name)
+        let hash = hash(name);
+        if let Some(at) = self.noted(hash, name) {
+            return self.recent[at].entry.as_mut();
+        }
+        let entry = self.root.get(hash, name)?;
+        if self.root.is_held_by_others() {
+            let (name, entry) = (Name::trusted(name), Some(entry.clone()));
+            return self.note(Recent { hash, name, entry }).entry.as_mut();
+        }
+        self.root.get_mut(hash, 0, name)
     }
 
     /// Puts an entry under a name; whether one was there before.
     pub(crate) fn insert(&mut self, name: Name, entry: Entry) -> bool {
-        let new = self.root.insert(hash(name.bytes()), 0, name, entry);
+        let hash = hash(name.bytes());
+        let new = if let Some(at) = self.noted(hash, name.bytes()) {
+            self.recent[at].entry.replace(entry).is_none()
+        } else if self.root.is_held_by_others() {
+            let new = self.root.get(hash, name.bytes()).is_none();
+            self.note(Recent { hash, name, entry: Some(entry) });
+            new
+        } else {
+            self.root.insert(hash, 0, name, entry)
+        };
         self.len += usize::from(new);
         !new
     }
 
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Entry> {
-        self.get(name)?;
+        let hash = hash(name);
+        let gone = match self.noted(hash, name) {
+            Some(at) if self.root.get(hash, name).is_some() => self.recent[at].entry.take()?,
+            Some(at) => self.recent.swap_remove(at).entry?,
+            None => self.remove_below(hash, name)?,
+        };
         self.len -= 1;
-        self.root.remove(hash(name), 0, name)
+        Some(gone)
+    }
+
+    /// Takes a name away that is not noted.
+    fn remove_below(&mut self, hash: u64, name: &[u8]) -> Option<Entry> {
+        let entry = self.root.get(hash, name)?;
+        if self.root.is_held_by_others() {
+            let entry = entry.clone();
+            self.note(Recent { hash, name: Name::trusted(name), entry: None });
+            return Some(entry);
+        }
+        self.root.remove(hash, 0, name)
+    }
+
+    /// Notes what stands under a name that is not noted yet. If there is no
+    /// room, all that is noted goes into the trie first, which is our own from
+    /// then on.
+    fn note(&mut self, recent: Recent) -> &mut Recent {
+        if self.recent.len() >= RECENT_MAX {
+            for Recent { hash, name, entry } in self.recent.drain(..) {
+                match entry {
+                    Some(entry) => drop(self.root.insert(hash, 0, name, entry)),
+                    None => drop(self.root.remove(hash, 0, name.bytes())),
+                }
+            }
+        }
+        self.recent.push(recent);
+        self.recent.last_mut().expect("pushed above")
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -240,8 +368,15 @@ impl Map {
     }
 
     /// All of them, in no order that means anything.
-    pub(crate) fn iter(&self) -> Iter<'_> {
-        Iter { open: vec![self.root.slots.iter()] }
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Name, &Entry)> {
+        let below = Iter { open: vec![self.root.slots.iter()] };
+        let below = below.filter(|(name, _)| !self.is_noted(name));
+        let noted = self.recent.iter();
+        below.chain(noted.filter_map(|recent| Some((&recent.name, recent.entry.as_ref()?))))
+    }
+
+    fn is_noted(&self, name: &Name) -> bool {
+        self.recent.iter().any(|recent| recent.name == *name)
     }
 
     /// All of them, in the order of their names.
@@ -254,32 +389,22 @@ impl Map {
 
     /// From a hash on, in the order of hashes.
     pub(crate) fn from(&self, start: u64) -> impl Iterator<Item = (u64, &Name, &Entry)> {
-        let (mut open, mut node, mut shift) = (Vec::new(), &self.root, 0);
-        while shift < HASH_BITS {
-            let bit = bit(start, shift);
-            let at = node.index(bit);
-            match node.slot(bit) {
-                Some(Slot::Below(next)) => {
-                    open.push(node.slots[at + 1..].iter());
-                    node = next;
-                    shift += LEVEL_BITS;
-                }
-                _ => {
-                    open.push(node.slots[at..].iter());
-                    break;
-                }
-            }
-        }
-        if shift >= HASH_BITS {
-            open.push(node.slots.iter());
-        }
-        let hashed = Iter { open }.map(|(name, entry)| (hash(name.bytes()), name, entry));
-        hashed.skip_while(move |(hash, ..)| *hash < start)
+        let below = self.root.from(start).filter(|(_, name, _)| !self.is_noted(name));
+        let noted = self.recent.iter().filter(|recent| recent.hash >= start);
+        let noted = noted.filter_map(|it| Some((it.hash, &it.name, it.entry.as_ref()?)));
+        let mut noted: Vec<_> = noted.collect();
+        noted.sort_unstable_by_key(|(hash, ..)| std::cmp::Reverse(*hash));
+        let mut below = below.peekable();
+        std::iter::from_fn(move || match (below.peek(), noted.last()) {
+            (Some(one), Some(other)) if other.0 < one.0 => noted.pop(),
+            (None, Some(_)) => noted.pop(),
+            _ => below.next(),
+        })
     }
 
-    /// Whether both are the same value in memory.
+    /// Whether both are the same value in memory, as far as one look tells.
     pub(crate) fn is(&self, other: &Map) -> bool {
-        self.root.is(&other.root)
+        self.root.is(&other.root) && self.recent.is_empty() && other.recent.is_empty()
     }
 
     /// The names under which both differ. What both hold in the same memory
@@ -287,7 +412,29 @@ impl Map {
     pub(crate) fn diff<'a>(&'a self, other: &'a Map) -> Vec<Difference<'a>> {
         let mut out = Vec::new();
         diff_nodes(&self.root, &other.root, 0, &mut out);
+        out.retain(|(name, ..)| !self.is_noted(name) && !other.is_noted(name));
+        let ours = self.recent.iter();
+        let theirs = other.recent.iter().filter(|recent| !self.is_noted(&recent.name));
+        for Recent { hash, name, .. } in ours.chain(theirs) {
+            let (old, new) = (self.find(*hash, name.bytes()), other.find(*hash, name.bytes()));
+            diff_one(name, old, new, &mut out);
+        }
         out
+    }
+}
+
+fn diff_one<'a>(
+    name: &'a Name,
+    old: Option<&'a Entry>,
+    new: Option<&'a Entry>,
+    out: &mut Vec<Difference<'a>>,
+) {
+    let same = match (old, new) {
+        (Some(old), Some(new)) => old.is(new),
+        (old, new) => old.is_none() && new.is_none(),
+    };
+    if !same {
+        out.push((name, old, new));
     }
 }
 
@@ -306,6 +453,9 @@ fn diff_nodes<'a>(old: &'a Node, new: &'a Node, shift: u32, out: &mut Vec<Differ
             (Some(Slot::Below(old)), Some(Slot::Below(new))) => {
                 diff_nodes(old, new, shift + LEVEL_BITS, out);
             }
+            (Some(Slot::Entry(name, old)), Some(Slot::Entry(other, new))) if name == other => {
+                diff_one(name, Some(old), Some(new), out);
+            }
             (old, new) => diff_all(old.into_iter(), new.into_iter(), out),
         }
     }
@@ -323,9 +473,7 @@ fn diff_all<'a>(
         match new.iter().position(|(other, _)| *other == name) {
             Some(at) => {
                 let (_, after) = new.swap_remove(at);
-                if !before.is(after) {
-                    out.push((name, Some(before), Some(after)));
-                }
+                diff_one(name, Some(before), Some(after), out);
             }
             None => out.push((name, Some(before), None)),
         }
@@ -334,7 +482,7 @@ fn diff_all<'a>(
 }
 
 /// Entries below some nodes.
-pub(crate) struct Iter<'a> {
+struct Iter<'a> {
     open: Vec<std::slice::Iter<'a, Slot>>,
 }
 
@@ -422,6 +570,46 @@ mod tests {
                 assert_eq!(told, expect.collect(), "round {round}");
             }
         }
+    }
+
+    fn put(map: &mut Map, at: u64) -> bool {
+        map.insert(Name::trusted(format!("file-{at:05}").as_bytes()), Entry::Shared(at + 1000))
+    }
+
+    fn fill(map: &mut Map, numbers: std::ops::Range<u64>) {
+        for at in numbers {
+            put(map, at);
+        }
+    }
+
+    #[test]
+    fn a_few_writes_beside_a_shared_trie_copy_no_node_of_it() {
+        let mut base = Map::default();
+        fill(&mut base, 0..100);
+        let mut fork = base.clone();
+        assert!(put(&mut fork, 1) && !put(&mut fork, 200) && !put(&mut fork, 201));
+        assert!(fork.remove(b"file-00002").is_some() && fork.remove(b"file-00002").is_none());
+        assert!(fork.remove(b"file-00200").is_some() && fork.remove(b"file-00200").is_none());
+        assert!(fork.get_mut(b"file-00002").is_none() && fork.get_mut(b"file-00003").is_some());
+        assert!(fork.root.is(&base.root) && !fork.is(&base));
+        assert_eq!((base.len(), fork.len(), fork.iter().count()), (100, 100, 100));
+        // One was only borrowed and one put back as it was: no differences.
+        let mut told: Vec<String> = base.diff(&fork).iter().map(|it| it.0.to_string()).collect();
+        told.sort();
+        assert_eq!(told, ["file-00002", "file-00201"]);
+        fill(&mut fork, 300..310);
+        assert!(!fork.root.is(&base.root) && fork.recent.len() < RECENT_MAX);
+        assert_eq!((fork.len(), fork.sorted().len(), fork.from(0).count()), (110, 110, 110));
+        assert_eq!((number(&fork, "file-00305"), number(&base, "file-00305")), (Some(1305), None));
+    }
+
+    #[test]
+    fn a_map_that_nobody_else_holds_notes_nothing() {
+        let mut map = Map::default();
+        fill(&mut map, 0..100);
+        drop(map.clone());
+        (0..50).for_each(|at| drop(map.remove(format!("file-{at:05}").as_bytes())));
+        assert!(map.recent.is_empty() && map.len() == 50);
     }
 
     #[test]

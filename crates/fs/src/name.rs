@@ -37,6 +37,7 @@ impl Name {
     }
 
     /// The same for one component of a path that was taken apart at slashes.
+    #[inline]
     pub(crate) fn trusted(bytes: &[u8]) -> Name {
         debug_assert!(!bytes.contains(&b'/') && !bytes.is_empty());
         if bytes.len() > SHORT_MAX {
@@ -48,6 +49,7 @@ impl Name {
     }
 
     /// The bytes of the name.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         match &self.0 {
             Form::Short(len, bytes) => &bytes[..*len as usize],
@@ -63,6 +65,7 @@ impl Borrow<[u8]> for Name {
 }
 
 impl PartialEq for Name {
+    #[inline]
     fn eq(&self, other: &Name) -> bool {
         self.bytes() == other.bytes()
     }
@@ -77,6 +80,7 @@ impl PartialOrd for Name {
 }
 
 impl Ord for Name {
+    #[inline]
     fn cmp(&self, other: &Name) -> Ordering {
         self.bytes().cmp(other.bytes())
     }

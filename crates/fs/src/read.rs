@@ -1,12 +1,12 @@
 //! Looking: nothing here changes anything.
 
 use crate::content::Content;
-use crate::entry::Meta;
+use crate::entry::{File, Meta};
 use crate::error::{FsError, Kind};
 use crate::rules::Access;
 use crate::source::{Answers, LazyFile, Stop};
 use crate::view::{State, Vfs};
-use crate::walk::{Found, Last, Reached, Walk, reached};
+use crate::walk::{Found, Last, Reached, Walk, plainly, reached};
 use bytes::Bytes;
 use fractal_model::EntryKind;
 use std::ops::Range;
@@ -51,6 +51,30 @@ impl State {
     ) -> Result<Found<'a>, Stop> {
         Walk::new(&self.top, &self.setup.rules, answers).find(path, last)
     }
+
+    /// What stands at a path, for those who need not know how one gets there.
+    #[inline]
+    fn reach<'a>(
+        &'a self,
+        path: &'a [u8],
+        last: Last,
+        answers: &'a Answers,
+    ) -> Result<Reached<'a>, Stop> {
+        match plainly(&self.top, &self.setup.rules, path) {
+            Some(reached) => Ok(reached),
+            None => Ok(self.find(path, last, answers)?.reached()?),
+        }
+    }
+
+    /// The file at a path, through links.
+    #[inline]
+    fn file<'a>(&'a self, path: &'a [u8], answers: &'a Answers) -> Result<&'a File, Stop> {
+        match self.reach(path, Last::Follow, answers)? {
+            Reached::File(file) => Ok(file),
+            Reached::Dir(_) => Err(Kind::IsADirectory.into()),
+            Reached::Link(_) => Err(Kind::Loop.into()),
+        }
+    }
 }
 
 impl Vfs {
@@ -67,17 +91,11 @@ impl Vfs {
     /// The same without asking a source how large a file is: it is 0 then.
     pub fn lstat_known(&self, path: impl AsRef<[u8]>) -> Result<Stat, FsError> {
         let path = path.as_ref();
-        self.reading(path, |state, answers| {
-            let found = state.find(path, Last::Keep, answers)?;
-            Ok(known(found.reached()?))
-        })
+        self.reading(path, |state, answers| Ok(known(state.reach(path, Last::Keep, answers)?)))
     }
 
     fn look(&self, path: &[u8], last: Last) -> Result<Stat, FsError> {
-        self.reading(path, |state, answers| {
-            let found = state.find(path, last, answers)?;
-            stat(found.reached()?, answers)
-        })
+        self.reading(path, |state, answers| stat(state.reach(path, last, answers)?, answers))
     }
 
     /// Whether a path leads to anything. A source that fails counts as "yes":
@@ -147,10 +165,7 @@ impl Vfs {
     /// The whole content of a file.
     pub fn read(&self, path: impl AsRef<[u8]>) -> Result<Bytes, FsError> {
         let path = path.as_ref();
-        self.reading(path, |state, answers| {
-            let found = state.find(path, Last::Follow, answers)?;
-            Ok(answers.content(&found.file()?.content)?.whole()?)
-        })
+        self.reading(path, |state, answers| answers.bytes(&state.file(path, answers)?.content))
     }
 
     /// The whole content of a file and the version to give to
@@ -158,9 +173,8 @@ impl Vfs {
     pub fn read_version(&self, path: impl AsRef<[u8]>) -> Result<(Bytes, u64), FsError> {
         let path = path.as_ref();
         self.reading(path, |state, answers| {
-            let found = state.find(path, Last::Follow, answers)?;
-            let file = found.file()?;
-            Ok((answers.content(&file.content)?.whole()?, file.version))
+            let file = state.file(path, answers)?;
+            Ok((answers.bytes(&file.content)?, file.version))
         })
     }
 
@@ -169,8 +183,7 @@ impl Vfs {
     pub fn read_range(&self, path: impl AsRef<[u8]>, range: Range<u64>) -> Result<Bytes, FsError> {
         let path = path.as_ref();
         let part = self.reading(path, |state, answers| {
-            let found = state.find(path, Last::Follow, answers)?;
-            Ok(match &found.file()?.content {
+            Ok(match &state.file(path, answers)?.content {
                 Content::Lazy(lazy) => Part::Lazy(lazy.clone()),
                 content => Part::Here(content.range(range.clone())),
             })

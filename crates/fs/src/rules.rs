@@ -75,6 +75,12 @@ impl Rules {
         rule
     }
 
+    /// Whether anything may be done anywhere.
+    #[inline]
+    pub(crate) fn is_silent(&self) -> bool {
+        self.root.access.is_none() && self.root.below.is_empty()
+    }
+
     /// Forgets rules that say nothing any more.
     pub(crate) fn tidy(&mut self) {
         tidy(&mut self.root);

@@ -192,12 +192,22 @@ impl Tree {
         answers: &Answers,
         edit: &mut dyn FnMut(&mut File) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
+        self.replace_file(place, answers, &mut |file| edit(Arc::make_mut(file)))
+    }
+
+    /// The same for whoever need not copy what others hold.
+    pub(crate) fn replace_file(
+        &mut self,
+        place: &[u8],
+        answers: &Answers,
+        edit: &mut dyn FnMut(&mut Arc<File>) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
         let (dir, name) = split(place);
         let mut shared = None;
         self.edit(dir, answers, &mut |_, map| match map.get_mut(name) {
             Some(Entry::File(file)) => {
                 let before = file.content.held();
-                edit(Arc::make_mut(file))?;
+                edit(file)?;
                 let bytes = file.content.held() as i64 - before as i64;
                 Ok(Done { delta: Delta { bytes, ..Delta::default() }, levels: 0 })
             }
@@ -211,7 +221,7 @@ impl Tree {
         let Some(inode) = shared else { return Ok(()) };
         let SharedFile(file) = self.shared.get_mut(&inode).expect("every name of it keeps it");
         let before = file.content.held();
-        edit(Arc::make_mut(file))?;
+        edit(file)?;
         self.shared_bytes = self.shared_bytes + file.content.held() - before;
         Ok(())
     }
@@ -248,42 +258,68 @@ impl Dir {
     }
 }
 
+type Edit<'a> = &'a mut dyn FnMut(&mut Dir, &mut Map) -> Result<Done, Stop>;
+
+/// Calls itself for every directory on the way, so what else there is to do
+/// has functions of its own: their variables would lie on the stack as often.
 fn edit_below(
     dir: &mut Arc<Dir>,
     place: &[u8],
     answers: &Answers,
-    edit: &mut dyn FnMut(&mut Dir, &mut Map) -> Result<Done, Stop>,
+    edit: Edit,
 ) -> Result<Done, Stop> {
     let dir = Arc::make_mut(dir);
-    // From the first edit on, what a source lists belongs to the tree.
-    let (mut map, listed) = match &mut dir.entries {
-        Entries::Here(map) => (std::mem::take(map), 0),
-        Entries::Lazy(lazy) if lazy.is_live() => return Err(Kind::ReadOnly.into()),
-        Entries::Lazy(_) => {
-            let map = answers.entries(dir)?.clone();
-            let listed = map.len() as i64;
-            (map, listed)
-        }
-    };
-    let done = match place {
-        b"" => edit(dir, &mut map),
-        _ => {
-            let cut = place.iter().position(|byte| *byte == b'/').unwrap_or(place.len());
-            let rest = place.get(cut + 1..).unwrap_or_default();
-            match map.get_mut(&place[..cut]) {
-                Some(Entry::Dir(next)) => edit_below(next, rest, answers, edit)
-                    .map(|done| Done { levels: done.levels + 1, ..done }),
-                Some(_) => Err(Kind::NotADirectory.into()),
-                None => Err(Kind::NotFound.into()),
-            }
-        }
-    };
-    if done.is_ok() || listed == 0 {
-        dir.entries = Entries::Here(map);
-    }
-    let mut done = done?;
-    done.delta.entries += listed;
+    let done = match &mut dir.entries {
+        Entries::Here(_) if place.is_empty() => edit_here(dir, edit),
+        Entries::Here(map) => descend(map, place, answers, edit),
+        Entries::Lazy(_) => edit_listed(dir, place, answers, edit),
+    }?;
     dir.weight.add(done.delta);
     dir.depth = dir.depth.max(done.levels);
+    Ok(done)
+}
+
+/// Edits the directory at a place below one with these names.
+fn descend(map: &mut Map, place: &[u8], answers: &Answers, edit: Edit) -> Result<Done, Stop> {
+    let cut = place.iter().position(|byte| *byte == b'/').unwrap_or(place.len());
+    let rest = place.get(cut + 1..).unwrap_or_default();
+    match map.get_mut(&place[..cut]) {
+        Some(Entry::Dir(next)) => {
+            let mut done = edit_below(next, rest, answers, edit);
+            if let Ok(done) = &mut done {
+                done.levels += 1;
+            }
+            done
+        }
+        Some(_) => Err(Kind::NotADirectory.into()),
+        None => Err(Kind::NotFound.into()),
+    }
+}
+
+/// Edits a directory whose names are here.
+fn edit_here(dir: &mut Dir, edit: Edit) -> Result<Done, Stop> {
+    let Entries::Here(map) = &mut dir.entries else { unreachable!("looked at by the caller") };
+    let mut map = std::mem::take(map);
+    let done = edit(dir, &mut map);
+    dir.entries = Entries::Here(map);
+    done
+}
+
+/// Edits a directory that a source lists. From the first edit on, what it
+/// lists belongs to the tree.
+fn edit_listed(dir: &mut Dir, place: &[u8], answers: &Answers, edit: Edit) -> Result<Done, Stop> {
+    if let Entries::Lazy(lazy) = &dir.entries
+        && lazy.is_live()
+    {
+        return Err(Kind::ReadOnly.into());
+    }
+    let mut map = answers.entries(dir)?.clone();
+    let listed = map.len() as i64;
+    let mut done = match place {
+        b"" => edit(dir, &mut map)?,
+        _ => descend(&mut map, place, answers, edit)?,
+    };
+    dir.entries = Entries::Here(map);
+    done.delta.entries += listed;
     Ok(done)
 }

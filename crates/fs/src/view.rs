@@ -14,6 +14,7 @@ use crate::tree::Tree;
 use crate::walk::{Last, Walk};
 use crate::watch::{Given, Watchers};
 use fractal_model::{Change, SandboxPath};
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -53,11 +54,39 @@ pub(crate) struct Shared {
     watchers: Watchers,
 }
 
-#[derive(Clone)]
+/// What a view shows and what it started from. A fork is one counter more in
+/// `now`; the first write that comes after, here or there, parts them.
 pub(crate) struct State {
+    now: Arc<Now>,
+    /// `None` as long as it still shows what it started from.
+    base: Option<Tree>,
+}
+
+/// What a view shows, and under which rules.
+#[derive(Clone)]
+pub(crate) struct Now {
     pub(crate) top: Tree,
-    base: Tree,
     pub(crate) setup: Arc<Setup>,
+}
+
+impl Deref for State {
+    type Target = Now;
+
+    #[inline]
+    fn deref(&self) -> &Now {
+        &self.now
+    }
+}
+
+/// Whoever borrows it for writing is about to change what is shown.
+impl DerefMut for State {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Now {
+        if self.base.is_none() {
+            self.base = Some(self.now.top.clone());
+        }
+        Arc::make_mut(&mut self.now)
+    }
 }
 
 /// What seldom changes; forks hold the same one.
@@ -107,7 +136,7 @@ impl Vfs {
         let tree = Tree::empty(meta);
         let setup =
             Setup { rules: Rules::default(), mounts: Vec::new(), limits, who: "".into(), owner };
-        Vfs::of(State { top: tree.clone(), base: tree, setup: Arc::new(setup) })
+        Vfs::of(Arc::new(Now { top: tree, setup: Arc::new(setup) }))
     }
 
     /// A view whose root is a source, read as it is asked for and written
@@ -119,22 +148,22 @@ impl Vfs {
         let mut state = vfs.state_mut();
         let mount = Mount { path, source, access, freshness };
         state.top.root = lazy(&mount, state.setup.owner, now_ns());
-        state.base = state.top.clone();
+        state.base = None;
         drop(state);
         vfs
     }
 
-    fn of(state: State) -> Vfs {
-        let shared = Shared { state: RwLock::new(state), watchers: Watchers::default() };
+    fn of(now: Arc<Now>) -> Vfs {
+        let state = RwLock::new(State { now, base: None });
+        let shared = Shared { state, watchers: Watchers::default() };
         Vfs { shared: Arc::new(shared), given: None, by: 0 }
     }
 
     /// A view of its own that starts with what this one shows now, under the
     /// same rules, and calls that its base.
     pub fn fork(&self) -> Vfs {
-        let state = self.state();
-        let top = state.top.clone();
-        Vfs::of(State { base: top.clone(), top, setup: state.setup.clone() })
+        let now = self.state().now.clone();
+        Vfs::of(now)
     }
 
     /// What it shows now, sealed.
@@ -144,7 +173,7 @@ impl Vfs {
 
     /// What it started from.
     pub fn base(&self) -> Tree {
-        self.state().base.clone()
+        self.state().base().clone()
     }
 
     /// Shows a sealed tree from now on; the base stays. A mount stands in the
@@ -163,21 +192,20 @@ impl Vfs {
 
     /// Calls what it shows now its base: changes are counted from here on.
     pub fn rebase(&self) {
-        let mut state = self.state_mut();
-        state.base = state.top.clone();
+        self.state_mut().base = None;
     }
 
     /// A view that shows a tree and calls it its base, under our rules.
     pub fn at(&self, tree: &Tree) -> Vfs {
         let setup = self.state().setup.clone();
-        Vfs::of(State { top: tree.clone(), base: tree.clone(), setup })
+        Vfs::of(Arc::new(Now { top: tree.clone(), setup }))
     }
 
     /// How it differs from its base, sorted by path.
     pub fn changes(&self) -> Result<Vec<Change>, FsError> {
         let (old, new) = {
             let state = self.state();
-            (state.base.clone(), state.top.clone())
+            (state.base().clone(), state.top.clone())
         };
         self.between(&old, &new)
     }
@@ -401,6 +429,11 @@ fn lazy(mount: &Mount, owner: (u32, u32), now: i64) -> Arc<Dir> {
 }
 
 impl State {
+    /// What it started from.
+    fn base(&self) -> &Tree {
+        self.base.as_ref().unwrap_or(&self.now.top)
+    }
+
     /// A mount, and what was put into the tree for it.
     pub(crate) fn mounted(&self, at: &SandboxPath) -> Result<(&Mount, Entry), Fault> {
         if self.setup.mounts.iter().any(|mounted| mounted.is_below(at)) {
@@ -434,13 +467,12 @@ impl State {
         answers: &Answers,
         now: i64,
     ) -> Result<[Option<Entry>; 2], Stop> {
-        let before = [self.top.peek(place, answers)?, self.base.peek(place, answers)?];
-        let mut base = self.base.clone();
+        let before = [self.top.peek(place, answers)?, self.base().peek(place, answers)?];
+        let mut base = self.base().clone();
         base.make_dirs(place, &self.top, answers)?;
         base.set(place, entry.clone(), answers, now)?;
         self.top.set(place, entry, answers, now)?;
-        self.base = base;
-        self.remounted();
+        self.remounted(base);
         Ok(before)
     }
 
@@ -451,17 +483,17 @@ impl State {
         answers: &Answers,
         now: i64,
     ) -> Result<(), Stop> {
-        let mut new_base = self.base.clone();
+        let mut new_base = self.base().clone();
         new_base.set(place, base, answers, now)?;
         self.top.set(place, top, answers, now)?;
-        self.base = new_base;
-        self.remounted();
+        self.remounted(new_base);
         Ok(())
     }
 
-    fn remounted(&mut self) {
-        self.top.mounts = number();
-        self.base.mounts = self.top.mounts;
+    fn remounted(&mut self, base: Tree) {
+        let mounts = number();
+        self.top.mounts = mounts;
+        self.base = Some(Tree { mounts, ..base });
     }
 }
 

@@ -4,7 +4,7 @@
 //! `..` at the root stays there and an absolute link starts at the view's
 //! root, so there is no path that leads out; there is no other place to go.
 
-use crate::entry::{Dir, Entry, File, Link};
+use crate::entry::{Dir, Entries, Entry, File, Link};
 use crate::error::{Fault, Kind};
 use crate::name::NAME_BYTES_MAX;
 use crate::rules::{Access, Need, Rule, Rules};
@@ -143,8 +143,8 @@ impl<'a> Walk<'a> {
 
     fn is_live(&self) -> bool {
         match &self.top().dir.entries {
-            crate::entry::Entries::Lazy(lazy) => lazy.is_live(),
-            crate::entry::Entries::Here(_) => false,
+            Entries::Lazy(lazy) => lazy.is_live(),
+            Entries::Here(_) => false,
         }
     }
 
@@ -222,6 +222,28 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// Where most paths lead: from the root through directories in memory to an
+/// entry that is no link, where no rule says anything. `None` for all others,
+/// also for what is not there; [`Walk`] knows.
+#[inline]
+pub(crate) fn plainly<'a>(tree: &'a Tree, rules: &Rules, path: &[u8]) -> Option<Reached<'a>> {
+    if !rules.is_silent() {
+        return None;
+    }
+    let mut at = Reached::Dir(&tree.root);
+    // No directory has the names `.` and `..` and the empty one, so that only
+    // paths that need no thought get through.
+    for name in path.strip_prefix(b"/")?.split(|byte| *byte == b'/') {
+        let Reached::Dir(Dir { entries: Entries::Here(map), .. }) = at else { return None };
+        at = match map.get(name)? {
+            Entry::Link(_) => return None,
+            entry => reached(tree, entry),
+        };
+    }
+    Some(at)
+}
+
+#[inline]
 pub(crate) fn reached<'a>(tree: &'a Tree, entry: &'a Entry) -> Reached<'a> {
     match entry {
         Entry::Dir(dir) => Reached::Dir(dir),

@@ -11,7 +11,7 @@ use crate::rules::Need;
 use crate::source::{Answers, Stop};
 use crate::tree::Gone;
 use crate::view::{State, Vfs, now_ns};
-use crate::walk::{Found, Last, PATH_BYTES_MAX, Reached};
+use crate::walk::{Found, Last, PATH_BYTES_MAX, Place, Reached, plainly};
 use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Vfs {
     /// Makes a file or replaces its content; its directory must be there.
     /// Returns the new version.
     pub fn write(&self, path: impl AsRef<[u8]>, content: impl Into<Bytes>) -> Result<u64, FsError> {
-        self.write_file(path.as_ref(), content.into(), None)
+        self.write_file(path.as_ref(), &mut Some(content.into()), None)
     }
 
     /// The same, if the file's version is still the one given; 0 stands for
@@ -76,7 +76,7 @@ impl Vfs {
         content: impl Into<Bytes>,
         version: u64,
     ) -> Result<u64, FsError> {
-        self.write_file(path.as_ref(), content.into(), Some(version))
+        self.write_file(path.as_ref(), &mut Some(content.into()), Some(version))
     }
 
     /// The same as [`Vfs::write`], with all directories above it.
@@ -85,58 +85,51 @@ impl Vfs {
         path: impl AsRef<[u8]>,
         content: impl Into<Bytes>,
     ) -> Result<u64, FsError> {
-        let (path, content) = (path.as_ref(), content.into());
-        match self.write_file(path, content.clone(), None) {
+        let (path, mut content) = (path.as_ref(), Some(content.into()));
+        match self.write_file(path, &mut content, None) {
             Err(error) if error.kind == Kind::NotFound => {
                 let cut = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
                 self.make_dir_all(&path[..cut])?;
-                self.write_file(path, content, None)
+                self.write_file(path, &mut content, None)
             }
             done => done,
         }
     }
 
-    fn write_file(&self, path: &[u8], content: Bytes, expect: Option<u64>) -> Result<u64, FsError> {
+    /// Takes the content if it succeeds, and leaves it if it does not: counting
+    /// who holds it would cost as much as finding the file.
+    fn write_file(
+        &self,
+        path: &[u8],
+        content: &mut Option<Bytes>,
+        expect: Option<u64>,
+    ) -> Result<u64, FsError> {
+        let size = content.as_ref().map_or(0, |content| content.len() as u64);
         let now = now_ns();
         self.writing(path, |state, answers| {
-            if path.ends_with(b"/") {
-                state.find(path, Last::Name, answers)?;
-                return Err(Kind::IsADirectory.into());
-            }
-            let found = state.find(path, Last::Follow, answers)?;
-            let old = match found.entry {
-                Some(Reached::File(file)) => Some((file.version, file.content.held())),
-                Some(Reached::Dir(_)) => return Err(Kind::IsADirectory.into()),
-                Some(Reached::Link(_)) => return Err(Kind::Loop.into()),
-                None => None,
+            let (place, old) = match plainly(&state.top, &state.setup.rules, path) {
+                Some(Reached::File(file)) => (path[1..].into(), Some(Old::of(file))),
+                _ => place_to_write(state, path, answers)?,
             };
-            if found.slash {
-                return Err(Kind::IsADirectory.into());
-            }
-            let version = old.map_or(0, |(version, _)| version);
+            let version = old.map_or(0, |old| old.version);
             if expect.is_some_and(|expect| expect != version) {
                 let reason = format!("its version is {version}");
                 return Err(Fault::because(Kind::Changed, reason).into());
             }
-            match old {
-                Some(_) if found.live => return Err(Kind::ReadOnly.into()),
-                Some(_) => found.access.check(Need::Write)?,
-                None => check_new(&found)?,
-            }
-            let place = found.into_place();
-            let held = old.map_or(0, |(_, held)| held);
-            let more = (content.len() as u64).saturating_sub(held);
-            state.check_room(more, u64::from(old.is_none()))?;
+            let held = old.map_or(0, |old| old.held);
+            state.check_room(size.saturating_sub(held), u64::from(old.is_none()))?;
+            // All that an edit could lack was found on the way here.
+            let new = Content::Whole(content.take().expect("nothing is missing any more"));
             if old.is_none() {
-                let file = File::new(state.meta(0o644, now), Content::Whole(content.clone()));
+                let file = File::new(state.meta(0o644, now), new);
                 let version = file.version;
                 state.top.put(&place, Entry::File(Arc::new(file)), None, answers, now)?;
                 return Ok(version);
             }
-            let version = number();
-            state.top.edit_file(&place, answers, &mut |file| {
-                file.content = Content::Whole(content.clone());
-                file.written(version, now);
+            let (version, mut new) = (number(), Some(new));
+            state.top.replace_file(&place, answers, &mut |file| {
+                let new = new.take().expect("a file is edited once");
+                File::rewrite(file, new).written(version, now);
                 Ok(())
             })?;
             Ok(version)
@@ -540,6 +533,47 @@ impl Vfs {
     }
 }
 
+/// What is replaced by a write.
+#[derive(Clone, Copy)]
+struct Old {
+    version: u64,
+    held: u64,
+}
+
+impl Old {
+    fn of(file: &File) -> Old {
+        Old { version: file.version, held: file.content.held() }
+    }
+}
+
+/// Where a file is to be written, and what it replaces.
+fn place_to_write(
+    state: &State,
+    path: &[u8],
+    answers: &Answers,
+) -> Result<(Place, Option<Old>), Stop> {
+    if path.ends_with(b"/") {
+        state.find(path, Last::Name, answers)?;
+        return Err(Kind::IsADirectory.into());
+    }
+    let found = state.find(path, Last::Follow, answers)?;
+    let old = match found.entry {
+        Some(Reached::File(file)) => Some(Old::of(file)),
+        Some(Reached::Dir(_)) => return Err(Kind::IsADirectory.into()),
+        Some(Reached::Link(_)) => return Err(Kind::Loop.into()),
+        None => None,
+    };
+    if found.slash {
+        return Err(Kind::IsADirectory.into());
+    }
+    match old {
+        Some(_) if found.live => return Err(Kind::ReadOnly.into()),
+        Some(_) => found.access.check(Need::Write)?,
+        None => check_new(&found)?,
+    }
+    Ok((found.into_place(), old))
+}
+
 /// Whether one place lies below another.
 pub(crate) fn is_below(place: &[u8], above: &[u8]) -> bool {
     place.len() > above.len()
@@ -567,6 +601,19 @@ fn check_over(new: &Found, is_dir: bool, answers: &Answers) -> Result<(), Stop> 
 }
 
 impl File {
+    /// Puts new content into a file; the old one is not copied for that.
+    fn rewrite(file: &mut Arc<File>, content: Content) -> &mut File {
+        match Arc::get_mut(file) {
+            Some(own) => own.content = content,
+            None => {
+                let File { inode, version, names, meta, .. } = **file;
+                let xattrs = file.xattrs.clone();
+                *file = Arc::new(File { inode, version, names, meta, xattrs, content });
+            }
+        }
+        Arc::get_mut(file).expect("our own by now")
+    }
+
     fn written(&mut self, version: u64, now: i64) {
         self.version = version;
         self.meta.modified_ns = now;

@@ -187,6 +187,15 @@ fn places_that_cannot_be_are_refused() {
         assert_eq!(answer.status, 2, "{}", answer.err);
         assert!(answer.err.contains(words), "{}", answer.err);
     }
+    // Neither the state directory nor what lies in it or holds it.
+    let home = world.state();
+    let beside = home.join("beside");
+    std::fs::create_dir(&beside).unwrap();
+    for (place, words) in [(&home, "holds the state"), (&beside, "lies in the state")] {
+        let answer = world.fractal(&["mount", "v", place.to_str().unwrap()]);
+        assert_eq!(answer.status, 2, "{}", answer.err);
+        assert!(answer.err.contains(words) && answer.err.contains("elsewhere"), "{}", answer.err);
+    }
     let answer = world.fractal(&["mount", "nobody", dir.to_str().unwrap()]);
     assert_eq!(answer.status, 6, "{}", answer.err);
     let answer = world.fractal(&["mount", "--path", "/none", "v", dir.to_str().unwrap()]);

@@ -71,6 +71,14 @@ fn hostile_and_broken_ones_are_refused_and_leave_nothing() {
         assert_eq!(answer.status, status, "{name}: {}", answer.err);
         assert!(answer.err.contains(name), "{}", answer.err);
     }
+    // What climbs is whole: the advice is about its names.
+    let pack = "echo x > x; tar -P --transform 's,^,../,' -cf ../climb.tar x; rm x";
+    assert!(world.command("sh").args(["-c", pack]).status().unwrap().success());
+    for (name, advice) in [("climb.tar", "stay below one directory"), ("cut.zip", "was cut")] {
+        let answer = world.fractal(&["import", &format!("../{name}")]);
+        assert_eq!(answer.status, 2, "{}", answer.err);
+        assert!(answer.err.contains(advice), "{}", answer.err);
+    }
     assert_eq!(world.ok(&["list", "--json"]).out.matches("\"name\":").count(), 1);
     let answer = world.fractal(&["export", "v", "-o", "/nowhere/at/all.zip"]);
     assert_eq!(answer.status, 125, "{}", answer.err);

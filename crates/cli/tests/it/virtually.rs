@@ -4,6 +4,7 @@
 
 use crate::world::{Answer, FRACTAL, World, able, is_root};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 fn project() -> World {
@@ -148,6 +149,35 @@ fn output_beyond_its_limit_ends_a_script_too() {
     let answer = world.fractal(&["sh", "--rm", "--output", "1k", "-c", "seq 100000"]);
     assert_eq!(answer.status, 137, "{}", answer.err);
     assert!(answer.out.starts_with("1\n2\n") && answer.out.len() <= 1024, "{}", answer.out.len());
+    // When it is crossed, not when the script is done.
+    let script = "seq 100000; echo late > late";
+    world.fractal(&["sh", "--name", "v", "--output", "1k", "-c", script]);
+    assert_eq!(world.ok(&["sh", "--in", "v", "-c", "ls late || echo none"]).out, "none\n");
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_an_error_with_advice() {
+    let world = project();
+    let answer = world.fractal(&["sh", "--rm", "-w", "nowhere", "-c", "echo ran"]);
+    assert_eq!((answer.status, answer.out.as_str()), (6, ""), "{}", answer.err);
+    assert!(answer.err.contains("/nowhere") && answer.err.contains("hint:"), "{}", answer.err);
+    world.write("plain", "1");
+    let answer = world.fractal(&["sh", "--rm", "-w", "plain", "-c", "echo ran"]);
+    assert_eq!((answer.status, answer.out.as_str()), (2, ""), "{}", answer.err);
+    world.ok(&["sh", "--name", "w", "-c", "mkdir -p made/here"]);
+    let answer = world.ok(&["sh", "--in", "w", "-w", "made/here", "-c", "basename $PWD"]);
+    assert_eq!(answer.out, "here\n");
+}
+
+#[test]
+fn a_loop_that_hears_nothing_is_ended_by_the_second_interrupt() {
+    let world = project();
+    let script = "echo 1 > x; awk 'BEGIN{while(1);}'";
+    let answer = interrupted(&world, &["sh", "--name", "v", "-c", script]);
+    assert_ne!(answer.status, 0, "{}", answer.err);
+    // The sandbox is there, without what the script did.
+    assert!(world.ok(&["log"]).out.contains("lost"));
+    assert_eq!(world.fractal(&["sh", "--in", "v", "-c", "cat x"]).status, 1);
 }
 
 #[test]
@@ -234,6 +264,15 @@ fn it_needs_no_privileges() {
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", FRACTAL]);
     let answer = Answer::of(command.args(["sh", "--name", "v", "-c", "rm a.txt; ls; cat b.txt"]));
     assert_eq!((answer.status, answer.out.as_str()), (0, "b.txt\ndir\nfour\n"), "{}", answer.err);
+    // What may not be read is said to be so, and is no defect of a disk.
+    world.write("secret", "x");
+    let secret = root.join("project/secret");
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o000)).unwrap();
+    let mut command = world.command("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", FRACTAL]);
+    let answer = Answer::of(command.args(["sh", "--rm", "-c", "cat secret; grep x secret"]));
+    assert!(answer.err.contains("Permission denied"), "{}", answer.err);
+    assert!(!answer.err.contains("Input/output error"), "{}", answer.err);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::memory_view::Project;
 use crate::template::Template;
 use crate::view::path_of;
 use crate::{Caller, Engine, base, insert_layer, record};
-use fractal_fs::{Archive, ArchiveBounds, FsError, Limits, Vfs};
+use fractal_fs::{Archive, ArchiveBounds, FsError, Kind, Limits, Vfs};
 use fractal_jail::layer::{Bounds, Marks, Writer};
 use fractal_model::{ArchiveReply, Code, Error, Result, Run, SandboxInfo, SandboxPath};
 use fractal_store::new_id;
@@ -177,13 +177,25 @@ fn read(vfs: &Vfs, at: &SandboxPath, path: &Path, form: Form) -> Result<()> {
             File::open(path).map_err(unreadable)?;
             let archive = Archive::open(path, ArchiveBounds::default()).map_err(|fault| {
                 let why = fault.reason.as_deref().unwrap_or("it cannot be read");
-                Error::invalid(format!("{}: {why}", path.display()))
-                    .hint("it was cut or is no archive: `file` tells what it is")
+                Error::invalid(format!("{}: {why}", path.display())).hint(hint(fault.kind))
             })?;
             vfs.import_archive(at, &archive).map_err(broken)?
         }
     };
     Ok(())
+}
+
+/// What to do about an archive that is not taken.
+fn hint(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Invalid | Kind::NameTooLong => {
+            "nothing was taken over: it must be a tar or zip whose names stay below one directory, \
+             as `tar -C DIR -cf FILE .` makes them"
+        }
+        Kind::TooLarge => "nothing was taken over: unpack it, and import the parts you need",
+        Kind::Denied => "nothing was taken over: make the file readable for you",
+        _ => "it was cut or is no archive: `file` tells what it is",
+    }
 }
 
 fn fill(

@@ -133,6 +133,15 @@ impl Answers {
         bytes.ok_or_else(|| Stop::Miss(Miss::Content(lazy.clone())))
     }
 
+    /// The whole content in one piece, loaded if it was lazy.
+    #[inline]
+    pub(crate) fn bytes(&self, content: &Content) -> Result<Bytes, Stop> {
+        match content {
+            Content::Whole(bytes) => Ok(bytes.clone()),
+            content => Ok(self.content(content)?.whole()?),
+        }
+    }
+
     /// Asks the source for what was missing. No lock of the view is held.
     pub(crate) fn load(&mut self, miss: Miss, view: &Vfs, who: &str) -> Result<(), Fault> {
         self.asked += 1;

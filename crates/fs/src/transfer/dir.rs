@@ -34,6 +34,7 @@ impl Vfs {
             let kind = match error.kind() {
                 std::io::ErrorKind::AlreadyExists => Kind::Exists,
                 std::io::ErrorKind::NotFound => Kind::NotFound,
+                std::io::ErrorKind::PermissionDenied => Kind::Denied,
                 _ => Kind::Source,
             };
             Fault::because(kind, format!("{}: {error}", host.display()))

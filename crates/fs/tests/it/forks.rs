@@ -17,6 +17,75 @@ fn a_fork_sees_what_was_there_and_nothing_later() {
 }
 
 #[test]
+fn a_view_and_its_fork_part_at_the_first_write_of_either() {
+    let told = |view: &Vfs| -> Vec<String> {
+        view.changes().unwrap().iter().map(|change| change.path.to_string()).collect()
+    };
+    let view = Vfs::default();
+    view.write("/a", "1").unwrap();
+    let (first, second) = (view.fork(), view.fork());
+    assert!(first.tree().is(&first.base()) && told(&first).is_empty());
+    view.write("/b", "later").unwrap();
+    first.write("/c", "mine").unwrap();
+    assert_eq!((told(&view), told(&first)), (vec!["/a".into(), "/b".into()], vec!["/c".into()]));
+    assert!(told(&second).is_empty() && !second.exists("/b"));
+    // Limits and restored trees are no new beginning; a new base is.
+    second.set_limits(Limits { bytes_max: 10, entries_max: 10 });
+    assert!(told(&second).is_empty() && view.limits() == Limits::default());
+    second.restore(&first.tree()).unwrap();
+    assert_eq!(told(&second), ["/c"]);
+    second.rebase();
+    assert!(told(&second).is_empty() && second.base().is(&first.tree()));
+}
+
+#[test]
+fn many_forks_of_one_directory_each_keep_their_own_names() {
+    let base = Vfs::default();
+    for at in 0..100 {
+        base.write_all(format!("/d/{at}"), "old").unwrap();
+    }
+    let names = |view: &Vfs| view.list("/d").unwrap().len();
+    // As many as lie beside a shared directory, and more than that.
+    for count in [1, 7, 8, 9, 30] {
+        let fork = base.fork();
+        for at in 0..count {
+            fork.write(format!("/d/{at}"), "new").unwrap();
+            fork.write(format!("/d/new-{at}"), "new").unwrap();
+            fork.remove_file(format!("/d/{}", 99 - at)).unwrap();
+        }
+        let deeper = fork.fork();
+        deeper.remove_file("/d/0").unwrap();
+        assert_eq!((names(&base), names(&fork), names(&deeper)), (100, 100, 99));
+        assert_eq!(fork.changes().unwrap().len(), 3 * count);
+        assert_eq!(deeper.changes().unwrap().len(), 1);
+        assert_eq!(base.changes_since(&deeper.tree()).unwrap().len(), 3 * count);
+        let paged = fork.page("/d", 0, 1000).unwrap();
+        assert!(paged.is_sorted_by_key(|paged| paged.next) && paged.len() == 100);
+        assert_eq!(fork.usage().entries, 101);
+        assert_eq!(fork.read("/d/0").unwrap(), "new");
+    }
+    assert!(
+        base.list("/d")
+            .unwrap()
+            .iter()
+            .all(|it| base.read(format!("/d/{}", it.name)).unwrap() == "old")
+    );
+}
+
+#[test]
+fn a_link_with_a_slash_behind_it_is_no_directory_to_be_removed() {
+    let view = Vfs::default();
+    view.write_all("/real/file", "kept").unwrap();
+    view.symlink("/link", "real").unwrap();
+    for path in ["/link/", "/link//"] {
+        assert_eq!(view.remove_all(path).unwrap_err().kind, Kind::NotADirectory);
+        assert_eq!(view.remove_file(path).unwrap_err().kind, Kind::NotADirectory);
+        assert_eq!(view.remove_dir(path).unwrap_err().kind, Kind::NotADirectory);
+    }
+    assert_eq!(view.read("/link/file").unwrap(), "kept");
+}
+
+#[test]
 fn a_sealed_tree_comes_back() {
     let view = Vfs::default();
     view.write("/a", "1").unwrap();

@@ -161,6 +161,7 @@ impl Session {
             .stdout_fn(move |bytes| std::future::ready(out.add(&bytes)))
             .stderr_fn(move |bytes| std::future::ready(err.add(&bytes)));
         let done = self.runtime.block_on(std::future::IntoFuture::into_future(execution));
+        let too_much = stdout.is_cut() || stderr.is_cut();
         self.may_set |= ["set", "source", ". "].iter().any(|word| script.contains(word));
         if self.may_set {
             self.keep_options();
@@ -168,10 +169,10 @@ impl Session {
         let out_of_memory =
             matches!(&done, Err(bashkit::Error::ResourceLimit(LimitExceeded::Memory(_))));
         if let (Err(_), Some(words)) = (&done, self.shared.last_words()) {
-            // What does not fit is cut, as ever.
-            let _ = stdout.add(&words.stdout).and_then(|()| stderr.add(&words.stderr));
+            // What does not fit is cut; the script is over already.
+            let _ = (stdout.add(&words.stdout), stderr.add(&words.stderr));
         }
-        let mut outcome = outcome(done, stdout, stderr);
+        let mut outcome = outcome(done, too_much, stdout, stderr);
         if outcome.ended != Ended::Exited {
             self.end_jobs();
         }
@@ -210,12 +211,24 @@ impl Kept {
         Kept(Arc::default(), bytes_max)
     }
 
+    /// An error of the one who takes output stops the script.
     fn add(&self, bytes: &[u8]) -> bashkit::Result<()> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let room = self.1.saturating_sub(kept.0.len());
         kept.1 |= bytes.len() > room;
         kept.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        Ok(())
+        match kept.1 {
+            true => Err(bashkit::Error::Execution(self.too_much())),
+            false => Ok(()),
+        }
+    }
+
+    fn is_cut(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1
+    }
+
+    fn too_much(&self) -> String {
+        format!("more than {} bytes of output", self.1)
     }
 
     fn take(self) -> (Vec<u8>, bool) {
@@ -223,7 +236,13 @@ impl Kept {
     }
 }
 
-fn outcome(done: bashkit::Result<bashkit::ExecResult>, stdout: Kept, stderr: Kept) -> Outcome {
+fn outcome(
+    done: bashkit::Result<bashkit::ExecResult>,
+    too_much: bool,
+    stdout: Kept,
+    stderr: Kept,
+) -> Outcome {
+    let limit = Ended::Limit(stdout.too_much());
     let ((stdout, cut_out), (mut stderr, cut_err)) = (stdout.take(), stderr.take());
     let mut truncated = cut_out || cut_err;
     let (exit, ended) = match done {
@@ -231,6 +250,7 @@ fn outcome(done: bashkit::Result<bashkit::ExecResult>, stdout: Kept, stderr: Kep
             truncated |= result.stdout_truncated || result.stderr_truncated;
             (result.exit_code, Ended::Exited)
         }
+        Err(_) if too_much => (limit.exit(), limit),
         Err(error) => {
             let (exit, ended, message) = failure(&error);
             stderr.extend_from_slice(message.as_bytes());
@@ -243,10 +263,13 @@ fn outcome(done: bashkit::Result<bashkit::ExecResult>, stdout: Kept, stderr: Kep
 /// What an error of bashkit means for a script: its exit status, how it
 /// ended, and what its standard error says last.
 fn failure(error: &bashkit::Error) -> (i32, Ended, String) {
-    use bashkit::Error;
+    use LimitExceeded::ExecutionBudget as Exhausted;
+    use bashkit::{Error, ExecutionBudgetExceeded as Budget};
     let ended = match error {
-        Error::Cancelled => Ended::Cancelled,
-        Error::ResourceLimit(LimitExceeded::Timeout(_)) => Ended::Timeout,
+        Error::Cancelled | Error::ResourceLimit(Exhausted(Budget::Cancelled)) => Ended::Cancelled,
+        Error::ResourceLimit(LimitExceeded::Timeout(_) | Exhausted(Budget::Deadline { .. })) => {
+            Ended::Timeout
+        }
         Error::ResourceLimit(limit) => Ended::Limit(limit.to_string()),
         Error::Parse { .. } => return (2, Ended::Exited, format!("bash: {error}\n")),
         error => return (1, Ended::Exited, format!("bash: {error}\n")),
@@ -259,20 +282,30 @@ fn failure(error: &bashkit::Error) -> (i32, Ended, String) {
     (ended.exit(), ended, message)
 }
 
+/// More often than this no loop can turn in a second.
+const TURNS_EACH_SECOND: u64 = 20_000_000;
+
 /// Time and memory bound a script; counting its steps would only stop work
 /// that is large. Depths guard the stack and stay as bashkit has them.
+///
+/// Loops are counted nevertheless: one of awk's whose body is empty looks at
+/// no clock. What turns so often is out of time in any case.
 fn execution_limits(settings: &Settings) -> ExecutionLimits {
+    let turns = settings.time_max.as_secs().saturating_add(1).saturating_mul(TURNS_EACH_SECOND);
+    let turns = usize::try_from(turns).unwrap_or(usize::MAX);
+    // One byte more than is kept, so that we see it when there is too much.
+    let output = settings.output_bytes_max.saturating_add(1);
     ExecutionLimits {
         max_work_units: u64::MAX,
         max_aggregate_input_bytes: u64::MAX,
         max_live_intermediate_bytes: settings.memory_bytes_max as u64,
         max_commands: usize::MAX,
-        max_loop_iterations: usize::MAX,
-        max_total_loop_iterations: usize::MAX,
+        max_loop_iterations: turns,
+        max_total_loop_iterations: turns,
         timeout: settings.time_max,
         max_parser_operations: 50_000_000,
-        max_stdout_bytes: settings.output_bytes_max,
-        max_stderr_bytes: settings.output_bytes_max,
+        max_stdout_bytes: output,
+        max_stderr_bytes: output,
         max_word_split_fields: 10_000_000,
         max_word_split_bytes: settings.memory_bytes_max,
         ..ExecutionLimits::default()

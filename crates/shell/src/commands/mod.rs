@@ -23,6 +23,7 @@ mod mode;
 mod mounts;
 mod mv;
 mod patch;
+mod rm;
 mod seq;
 mod show;
 mod snap;
@@ -92,6 +93,7 @@ pub(crate) static ALL: &[OwnCommand] = &[
     plain("python", crate::python::call),
     #[cfg(feature = "python")]
     plain("python3", crate::python::call),
+    partly("rm", rm::call, rm::instead),
     plain("run-native", fork::call),
     partly("seq", seq::call, seq::instead),
     plain("snap", snap::call),

@@ -35,6 +35,7 @@ fn a_running_script_is_stopped_wherever_it_is() {
     cancelled("echo begun; x=$(while :; do :; done)");
     cancelled("echo begun; f() { while :; do :; done; }; f");
     cancelled("echo begun; sleep 55 & wait");
+    cancelled("echo begun; awk 'BEGIN{while(1) x=1}'");
 }
 
 #[test]

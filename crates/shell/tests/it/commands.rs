@@ -29,6 +29,32 @@ fn a_closure_is_a_command_like_any_other() {
 }
 
 #[test]
+fn rm_says_what_it_could_not_remove_with_f_as_well() {
+    let view = Vfs::default();
+    view.write_all("/kept/file", "x").unwrap();
+    view.set_access(&SandboxPath::parse("kept").unwrap(), Some(Access::ReadOnly));
+    let mut shell = Shell::new(view, Settings::default());
+    for (flag, name) in [("-f", "/kept/file"), ("-rf", "/kept/file"), ("-rf", "/kept")] {
+        let outcome = shell.run(&format!("rm {flag} {name}"), b"");
+        let told = format!("rm: cannot remove '{name}': Read-only file system\n");
+        assert_eq!((outcome.exit, text(&outcome.stderr)), (1, told));
+    }
+    assert_eq!(run(&mut shell, "rm -f /none /none/below; rm -f; cat /kept/file"), "x");
+}
+
+#[test]
+fn rm_of_a_link_with_a_slash_removes_nothing() {
+    let mut shell = shell();
+    run(&mut shell, "mkdir /real; touch /real/file; ln -s real /link");
+    for flag in ["-r", "-rf"] {
+        let outcome = shell.run(&format!("rm {flag} /link/"), b"");
+        let told = "rm: cannot remove '/link/': Not a directory\n";
+        assert_eq!((outcome.exit, text(&outcome.stderr).as_str()), (1, told));
+    }
+    assert_eq!(run(&mut shell, "ls /link/; rm -r /link; ls /real"), "file\nfile\n");
+}
+
+#[test]
 fn a_registered_command_sees_its_environment_and_can_replace_ours() {
     let mut shell = shell();
     shell.register("show", |call: &Call| {

@@ -79,6 +79,46 @@ fn endless_output_is_cut_and_says_so() {
 }
 
 #[test]
+fn a_script_is_stopped_when_it_has_said_too_much() {
+    let long = "x=$(printf '%05000d' 0); while :; do echo $x; done";
+    for script in ["seq 1 100000", long, "seq 1 100000 >&2"] {
+        let mut shell = small();
+        let outcome = shell.run(&format!("echo early > /early; {script}; echo late > /late"), b"");
+        assert!(outcome.truncated && outcome.exit == 125, "{script}: {}", shown(&outcome));
+        let limit = Ended::Limit("more than 100000 bytes of output".into());
+        assert_eq!(outcome.ended, limit, "{script}");
+        assert!(shell.view().exists("/early") && !shell.view().exists("/late"), "{script}");
+        assert_eq!(outcome.stdout.len().max(outcome.stderr.len()), 100_000, "{script}");
+    }
+    // What just fits is not too much.
+    let mut shell = small();
+    let outcome = shell.run("printf '%100000s' x; echo late > /late", b"");
+    assert!(!outcome.truncated && outcome.exit == 0, "{}", shown(&outcome));
+    assert!(shell.view().exists("/late"));
+}
+
+#[test]
+fn programs_of_awk_and_jq_without_an_end_are_stopped() {
+    for script in [
+        "awk 'BEGIN{while(1) x=1}'",
+        "awk 'BEGIN{while(1);}'",
+        "awk 'BEGIN{for(;;);}'",
+        "awk 'BEGIN{do{}while(1)}'",
+        "jq -n 'def f: f; f'",
+        "jq -n 'last(repeat(1))'",
+        "jq -n '[limit(1; repeat(1) | empty)]'",
+    ] {
+        let outcome = greedy(script);
+        assert!(
+            outcome.ended == Ended::Timeout || outcome.exit != 0,
+            "{script}: {}",
+            shown(&outcome)
+        );
+    }
+    assert_eq!(greedy("awk 'BEGIN{while(1) x=1}'").ended, Ended::Timeout);
+}
+
+#[test]
 fn recursion_without_end_is_stopped() {
     for script in [
         "f() { f; }; f",

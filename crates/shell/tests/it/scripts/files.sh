@@ -24,6 +24,14 @@ echo a > x; echo b > y; mv x y; cat y; ls; echo c > z; mv -n z y; cat y
 touch a b; mkdir d; mv a b d; ls d
 ### rm
 touch a b; rm a; ls; rm a 2>/dev/null; echo $?; rm -f a; echo $?; mkdir -p d/e; rm d 2>/dev/null; echo $?; rm -r d; ls
+### rm says what it removes
+mkdir -p d/e; touch d/e/f g; ln -s d l; rm -v g l; rm -rv d; mkdir n; rm -dv n; ls
+### rm says why not
+mkdir -p d/e; touch f; for w in "d" "-d d" "none" "f/x" "-f none f/x" "-r . .." "-r d/."; do rm $w 2>&1; echo $?; done; ls
+### rm of a link to a directory
+mkdir d; touch d/f; ln -s d l; rm l/ 2>&1; echo $?; ls d; rm -r l; ls
+### rm goes on after what it cannot remove
+touch a b; rm a none b 2>&1; echo $?; rm -- none a 2>/dev/null; echo $?; rm 2>/dev/null; echo $?; rm -f; echo $?; ls
 ### rmdir
 mkdir -p a/b; rmdir a 2>/dev/null; echo $?; rmdir a/b a; ls
 ### ln symbolic

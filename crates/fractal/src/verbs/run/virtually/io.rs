@@ -7,9 +7,9 @@ use fractal_shell::{Ended as Shelled, Outcome, Shell};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Input that a script may be given.
 const STDIN_BYTES_MAX: u64 = 256 << 20;
@@ -100,11 +100,12 @@ impl Streams {
             Shelled::Exited => Why::Ended,
             Shelled::Timeout => Why::Time,
             Shelled::Cancelled => Why::Asked,
+            Shelled::Limit(_) if outcome.truncated => Why::Output,
             Shelled::Limit(_) => Why::Memory,
         };
         let mut stderr = outcome.stderr;
         if let Shelled::Limit(limit) = &outcome.ended {
-            report.reached.memory = true;
+            report.reached.memory = !outcome.truncated;
             stderr.extend_from_slice(format!("fractal: stopped: {limit}\n").as_bytes());
         }
         let written = self.stdout.take(&outcome.stdout).and_then(|()| match &mut self.stderr {
@@ -134,9 +135,15 @@ pub(super) struct Interrupts {
 struct State {
     over: AtomicBool,
     idle: AtomicBool,
+    /// How many scripts have ended.
+    ended: AtomicU64,
 }
 
 const SIGINT: i32 = 2;
+
+/// How long a script that was asked to stop may take before the next signal
+/// ends this process: a loop of awk's that does nothing hears of no signal.
+const STUBBORN: Duration = Duration::from_secs(6);
 
 impl Interrupts {
     pub(super) fn watch(shell: &Shell, wanted: bool) -> Interrupts {
@@ -145,11 +152,10 @@ impl Interrupts {
         let watcher = signals.clone().map(|signals| {
             let (state, canceller) = (state.clone(), shell.canceller());
             std::thread::spawn(move || {
+                let mut asked = None;
                 while !state.over.load(Ordering::Relaxed) {
                     match signals.ending() {
-                        Some(signal) if signal != SIGINT && state.idle.load(Ordering::Relaxed) => {
-                            end_by(signal);
-                        }
+                        Some(signal) if state.ends_us(signal, &mut asked) => end_by(signal),
                         Some(_) => canceller.cancel(),
                         None => std::thread::sleep(Duration::from_millis(20)),
                     }
@@ -162,6 +168,29 @@ impl Interrupts {
     /// Whether no script runs.
     pub(super) fn set_idle(&self, idle: bool) {
         self.state.idle.store(idle, Ordering::Relaxed);
+    }
+
+    /// A script has ended; what it did is yet to be kept.
+    pub(super) fn script_ended(&self) {
+        self.state.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl State {
+    /// Whether a signal is for this process rather than for the script:
+    /// between two lines, and when the script was asked long ago.
+    fn ends_us(&self, signal: i32, asked: &mut Option<(u64, Instant)>) -> bool {
+        if self.idle.load(Ordering::Relaxed) {
+            return signal != SIGINT;
+        }
+        let ended = self.ended.load(Ordering::Relaxed);
+        match asked {
+            Some((script, since)) if *script == ended => since.elapsed() > STUBBORN,
+            _ => {
+                *asked = Some((ended, Instant::now()));
+                false
+            }
+        }
     }
 }
 

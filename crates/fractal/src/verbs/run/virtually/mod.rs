@@ -18,10 +18,10 @@ use super::{CAPTURE_BYTES_MAX, Done, Job, RunIo, changes};
 use crate::memory_view::Project;
 use crate::{Caller, Engine, base, stale, template};
 use asked::{Granting, lock};
-use fractal_fs::{Limits, Vfs};
+use fractal_fs::{Kind, Limits, Vfs};
 use fractal_jail::layer::{Changes, View, is_autorun};
 use fractal_jail::{Captured, Ended, Reached, Report, Why};
-use fractal_model::{Change, ChangeKind, Error, Policy, Result, Run, SandboxPath};
+use fractal_model::{Change, ChangeKind, EntryKind, Error, Policy, Result, Run, SandboxPath};
 use fractal_shell::{Settings, Shell};
 use fractal_store::{Reads, SandboxRow};
 use io::{Interrupts, Streams};
@@ -100,6 +100,9 @@ fn scripts(
 ) -> Result<Result<()>> {
     let (engine, vfs) = (work.engine, work.vfs.clone());
     let mut settings = settings(caller, run, work.place)?;
+    if run.cwd.is_some() {
+        check_cwd(&vfs, &settings.cwd)?;
+    }
     let ([fork, run_native], asked) = asked::commands();
     (settings.fork, settings.run_native) = (Some(fork), Some(run_native));
     let deadline = Instant::now() + settings.time_max;
@@ -116,7 +119,9 @@ fn scripts(
         let interrupts = Interrupts::watch(&shell, streams.interactive);
         scope.spawn(|| granting.serve(asked));
         let mut run_and_land = |shell: &mut Shell, script: &str, input: &[u8]| {
-            streams.pass_on(shell.run(script, input), report);
+            let outcome = shell.run(script, input);
+            interrupts.script_ended();
+            streams.pass_on(outcome, report);
             lock(&work).land()
         };
         let landed = match job {
@@ -191,6 +196,21 @@ fn settings(caller: &Caller, run: &Run, place: &Place) -> Result<Settings> {
         python_memory_bytes_max: memory.map_or(python, |most| most.min(python)),
         ..shell
     })
+}
+
+/// A directory that was asked for has to be there: a script that is started
+/// elsewhere would work on other files.
+fn check_cwd(vfs: &Vfs, cwd: &str) -> Result<()> {
+    match vfs.stat(cwd) {
+        Ok(stat) if stat.kind == EntryKind::Directory => Ok(()),
+        Ok(_) => Err(Error::invalid(format!("{cwd} is no directory in the sandbox"))
+            .hint("name a directory with `-w`")),
+        Err(error) if matches!(error.kind, Kind::NotFound | Kind::NotADirectory) => {
+            Err(Error::not_found(format!("there is no directory {cwd} in the sandbox"))
+                .hint("leave out `-w`, and let the script make it: mkdir -p DIR && cd DIR"))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn utf8(path: PathBuf) -> Result<String> {

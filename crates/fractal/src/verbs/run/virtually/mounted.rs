@@ -56,6 +56,7 @@ pub(super) fn serve(work: &mut Work<'_>, mut mounting: Mounting) -> Result<()> {
     let dir = std::path::absolute(&mounting.dir).unwrap_or_else(|_| mounting.dir.clone());
     let dir = dir.canonicalize().unwrap_or(dir);
     keep_out(work.vfs, &work.place.row.directory, &dir)?;
+    keep_off(work.engine.home(), &dir)?;
     let signals = if mounting.interactive { Signals::take() } else { None };
     let options = fuse::Options {
         name: format!("fractal:{}", work.place.row.name),
@@ -112,6 +113,19 @@ fn keep_at_last(
         }
         std::thread::sleep(PAUSE);
     }
+}
+
+/// What is mounted lives in the state directory: a mount over it would hide
+/// every sandbox, and one inside of it would be taken for a part of them.
+fn keep_off(home: &Path, dir: &Path) -> Result<()> {
+    let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+    let how = match (home.starts_with(dir), dir.starts_with(&home)) {
+        (true, _) => "holds",
+        (_, true) => "lies in",
+        _ => return Ok(()),
+    };
+    let message = format!("{} {how} the state directory {}", dir.display(), home.display());
+    Err(Error::invalid(message).hint("mount it in an empty directory elsewhere"))
 }
 
 /// A mount inside of the project would show itself, and one over it would
