@@ -10,6 +10,7 @@ import os
 import pathlib
 import random
 import resource
+import shutil
 import signal
 import statistics
 import subprocess
@@ -21,10 +22,22 @@ BENCH = pathlib.Path(__file__).resolve().parent
 ROOT = BENCH.parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 STOPWATCH = TARGET / "release/examples/bench"
-FRACTAL = TARGET / "release/fractal"
+FRACTAL = TARGET / "bench/fractal"
 
 BWRAP = ["bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/",
          "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+
+
+def install():
+    """Puts the command where the benchmarks take it from, as it is after a boot. What a linker just wrote lies in
+    the kernel's cache in the smallest pieces, and each page that a start touches costs a fault of its own."""
+    FRACTAL.parent.mkdir(exist_ok=True)
+    shutil.copy(TARGET / "release/fractal", FRACTAL)
+    with open(FRACTAL, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        while file.read(1 << 20):
+            pass
 
 
 class Stopwatch:

@@ -250,7 +250,7 @@ fn hidden(spec: &Spec) -> Vec<(PathBuf, bool)> {
         spec.hidden.iter().chain([&spec.stack.state_dir]).map(PathBuf::as_path).collect();
     // Most do not exist. Where many would lie in one directory, a look at the
     // directory is cheaper than a look for each.
-    const WORTH_A_LOOK: usize = 10;
+    const WORTH_A_LOOK: usize = 8;
     let mut wanted = HashMap::<&Path, usize>::new();
     for parent in paths.iter().filter_map(|path| path.parent()) {
         *wanted.entry(parent).or_default() += 1;
