@@ -127,7 +127,7 @@ fn names_of_one_file_that_changed_together_arrive_and_links_stay_links() {
     fs::hard_link(world.file("a"), world.file("c")).unwrap();
     let before = tree(&world);
     world
-        .make("s", "echo ours > a; echo ours as well > b; rm c; echo x > new; ln new newer")
+        .make("s", "echo ours > a; rm b; echo ours as well > b; rm c; echo x > new; ln new newer")
         .unwrap();
     let reply = world.promote("s");
     assert_eq!(reply.verdict, Verdict::Applied, "{reply:?}");
@@ -155,7 +155,7 @@ fn modes_of_directories_travel_whole_and_those_of_files_without_rights() {
             "s",
             "chmod 2775 shared; chmod 1777 sticky; chmod 700 closed; chmod 755 was; \
              chmod u-s,g-s was; echo y > was/inside; mkdir -m 3770 made; chmod g+s,+t made; \
-             echo x > tool; chmod 6755 tool",
+             echo x > tool; chmod 755 tool; chmod 6755 tool",
         )
         .unwrap();
     let changed = world.changed("s").unwrap();

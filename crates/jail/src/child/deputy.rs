@@ -144,14 +144,17 @@ impl Deputy {
     }
 
     fn mode(&self, notice: &Notice, target: Target, mode: u64) -> Sys<()> {
-        const GIVES_RIGHTS: u32 = libc::S_ISUID | libc::S_ISGID;
         let mode = mode as u32 & 0o7777;
-        if mode & GIVES_RIGHTS != 0 {
+        if mode & libc::S_ISUID != 0 {
             return Err(libc::EPERM);
         }
         let file = self.open(notice, target)?;
         let mut link = PathBuffer::new();
-        let done = fd::chmod(link.own_descriptor(file), mode);
+        // Set-gid gives rights to files; to directories it gives a group.
+        let done = match mode & libc::S_ISGID {
+            0 => fd::chmod(link.own_descriptor(file), mode),
+            _ => fd::chmod(link.own_directory(file), mode).map_err(|_| libc::EPERM),
+        };
         fd::close(file);
         done
     }

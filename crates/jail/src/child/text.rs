@@ -30,6 +30,15 @@ impl PathBuffer {
         CStr::from_bytes_until_nul(self.0.bytes()).unwrap_or(c"/proc/self/none")
     }
 
+    /// The same for a directory; for anything else the name of nothing.
+    pub fn own_directory(&mut self, fd: i32) -> &CStr {
+        self.0.clear();
+        self.0.push(b"/proc/self/fd/");
+        self.0.push_number(fd as u64);
+        self.0.push(b"/.\0");
+        CStr::from_bytes_until_nul(self.0.bytes()).unwrap_or(c"/proc/self/none")
+    }
+
     pub fn proc(&mut self, pid: i32, file: &[u8]) -> &CStr {
         self.0.clear();
         self.0.push(b"/proc/");

@@ -222,13 +222,14 @@ impl Copy<'_> {
     }
 
     /// Attributes that cannot be read are left behind; an exact copy without
-    /// them is none.
+    /// them is none, unless what had them merely went away meanwhile.
     fn readable(
         &mut self,
         path: &SandboxPath,
         read: std::result::Result<Attributes, Errno>,
     ) -> Result<Attributes> {
         match read {
+            Err(Errno::NOENT) => Ok(Attributes::default()),
             Err(errno) if self.options.exact => Err(LayerError::attributes(path, errno)),
             Err(_) => {
                 self.done.unreadable += 1;
