@@ -497,8 +497,8 @@ struct Masks {
 }
 
 /// A hidden file shows as `/dev/null`, a hidden directory as one that is empty
-/// and stays so. All directories show the same one, in slots from `slot` on:
-/// making a filesystem for each takes longer than the rest of hiding them.
+/// and stays so. All directories show the same one, in slots from `slot` on: a
+/// filesystem for each would be made and torn down with every run.
 fn masks(facts: &Facts, slot: usize) -> Result<Masks, JailError> {
     let flags = (libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV) as u64;
     let empty = |at: CPath| {
