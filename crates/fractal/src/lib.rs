@@ -14,6 +14,7 @@ mod capture;
 mod check;
 mod config;
 mod doctor;
+mod doors;
 mod environment;
 mod flat;
 #[cfg(feature = "virtual")]
@@ -32,6 +33,8 @@ mod view;
 
 pub use config::{Config, Line, Setting, Stage, TrySettings};
 pub use doctor::{Diagnosis, Finding};
+pub use doors::{fingerprint, new_name};
+pub use fractal_store::Census;
 pub use environment::{default_hidden, filter as filter_environment};
 pub use fractal_jail::terminal::Signals;
 pub use fractal_jail::{Input, Output, Streams};
@@ -176,8 +179,10 @@ impl Engine {
         self.ready()?;
         self.authorize(caller, action.verb())?;
         match action {
-            Action::Run(run) => verbs::run::run(self, caller, run, RunIo::captured())
-                .map(|reply| Reply::Run(Box::new(reply))),
+            Action::Run(run) => {
+                let io = RunIo::told(run.stdin.as_deref());
+                verbs::run::run(self, caller, run, io).map(|reply| Reply::Run(Box::new(reply)))
+            }
             Action::Fork { sandbox, name, ask, network, ttl_ms, world } => {
                 let asked =
                     verbs::fork::Asked { ask: &ask, network: network.as_ref(), ttl_ms, world };
@@ -365,6 +370,11 @@ impl Engine {
         body.error = Some(Code::Denied);
         self.store.transact_relaxed(|tx| tx.append(body))?;
         Err(Error::denied(format!("the key `{}` may not {name}", caller.who)))
+    }
+
+    /// The strongest tier that this machine can give, if any.
+    pub fn strongest_tier(&self) -> Option<Tier> {
+        self.tier().ok()
     }
 
     /// The strongest tier of this machine, found once.

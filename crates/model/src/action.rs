@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 /// A request. `sandbox: None` means the latest one of the caller's directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "action", rename_all = "lowercase")]
 #[allow(missing_docs)]
 pub enum Action {
@@ -165,6 +166,7 @@ impl Action {
 
 /// What to run, where and within which bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
     /// The program and its arguments.
     pub command: Vec<String>,
@@ -202,7 +204,12 @@ pub struct Run {
     pub base: crate::BaseKind,
     /// What it is for.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub part: Part,
+    /// What the program reads as its standard input; nothing by default. For
+    /// surfaces that have no descriptors to hand over.
+    #[serde(default)]
+    pub stdin: Option<String>,
     /// How it runs; by default as the sandbox's template says.
     #[serde(default)]
     pub world: Option<World>,
@@ -211,6 +218,7 @@ pub struct Run {
 /// Where a run's program lives. Both report the same changes, so that a
 /// sandbox can be worked on in either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum World {
     /// Real processes in a clone of the machine.
@@ -222,6 +230,7 @@ pub enum World {
 
 /// What a run is for, where it is part of another verb.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
     /// Itself.
@@ -252,6 +261,7 @@ impl Part {
 
 /// What can be done with volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "volume", rename_all = "lowercase")]
 #[allow(missing_docs)]
 pub enum VolumeVerb {
@@ -264,6 +274,7 @@ pub enum VolumeVerb {
 
 /// Where a mount's entries come from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum MountSource {
     /// A named volume, which outlives sandboxes.
@@ -276,6 +287,7 @@ pub enum MountSource {
 
 /// Whether a mount can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
 pub enum MountAccess {
@@ -285,6 +297,7 @@ pub enum MountAccess {
 
 /// Path, source and access; its life follows from its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Mount {
     /// Where it appears inside.
     pub at: String,
@@ -296,6 +309,7 @@ pub struct Mount {
 
 /// How a run ended. All of these are successful runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// The program returned.
@@ -314,6 +328,7 @@ pub enum Outcome {
 
 /// What a run used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Usage {
     /// Wall-clock time of the program.
     pub wall_ms: u64,
@@ -331,6 +346,7 @@ pub struct Usage {
 
 /// How far reality moved under a live base.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Staleness {
     /// Time since the fork.
     pub behind_ms: u64,
@@ -342,6 +358,7 @@ pub struct Staleness {
 
 /// The answer to `run`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunReply {
     /// Name of the sandbox; it may be dropped already, see `kept`.
     pub sandbox: String,
@@ -381,6 +398,7 @@ pub struct RunReply {
 
 /// The tier reached, and what was missing on the way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Isolation {
     /// The tier.
     pub tier: Tier,
@@ -391,6 +409,7 @@ pub struct Isolation {
 
 /// One sandbox in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SandboxInfo {
     /// Its name.
     pub name: String,
@@ -418,6 +437,7 @@ pub struct SandboxInfo {
 
 /// A sealed layer with a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SnapshotInfo {
     /// Its name.
     pub name: String,
@@ -429,6 +449,7 @@ pub struct SnapshotInfo {
 
 /// The answer to `show`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShowReply {
     /// What `list` says of it.
     #[serde(flatten)]
@@ -451,6 +472,7 @@ pub struct ShowReply {
 
 /// The answer to `diff`. Contents are read through the engine's patch writer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DiffReply {
     /// The sandbox's name.
     pub sandbox: String,
@@ -466,6 +488,7 @@ pub struct DiffReply {
 
 /// The answer to `list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ListReply {
     /// All sandboxes that exist, oldest first.
     pub sandboxes: Vec<SandboxInfo>,
@@ -473,6 +496,7 @@ pub struct ListReply {
 
 /// The answer to `log`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogReply {
     /// Newest first.
     pub records: Vec<Record>,
@@ -480,6 +504,7 @@ pub struct LogReply {
 
 /// The answer to `gc`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GcReply {
     /// Sandboxes that had expired.
     pub expired: Vec<String>,
@@ -497,6 +522,7 @@ pub struct GcReply {
 
 /// One volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VolumeInfo {
     /// Its name.
     pub name: String,
@@ -510,6 +536,7 @@ pub struct VolumeInfo {
 
 /// The answer to `export`, `import` and `cp`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArchiveReply {
     /// The sandbox, where there is one.
     pub sandbox: String,
@@ -529,6 +556,7 @@ fn is_zero(number: &u64) -> bool {
 
 /// An answer, by the shape of its verb.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 #[allow(missing_docs, clippy::large_enum_variant)] // one reply lives at a time
 pub enum Reply {
@@ -550,4 +578,15 @@ pub enum Reply {
     Volumes { volumes: Vec<VolumeInfo> },
     Volume(VolumeInfo),
     Done { dropped: Vec<String> },
+}
+
+/// An answer that was given through a door, to be given again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// A mark of the request that it answers.
+    pub print: String,
+    /// The status of HTTP.
+    pub status: u16,
+    /// The answer itself.
+    pub body: String,
 }

@@ -11,6 +11,7 @@ use std::fmt;
 
 /// A request to try several ways at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Try {
     /// The ways, each with a name of its own; at least one.
     pub attempts: Vec<Attempt>,
@@ -53,6 +54,7 @@ pub struct Try {
 
 /// One way to try.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Attempt {
     /// Its name in the table.
     pub name: String,
@@ -62,6 +64,7 @@ pub struct Attempt {
 
 /// A run that says whether something holds: exit status 0 is a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Check {
     /// Its name.
     pub name: String,
@@ -81,6 +84,7 @@ fn yes() -> bool {
 
 /// How attempts are put in order, behind the required checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum RankBy {
     /// Each pair is compared on every criterion, and the one with more weight
@@ -130,6 +134,7 @@ impl fmt::Display for RankBy {
 
 /// What attempts are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Criterion {
     /// Checks passed; more is better.
@@ -196,6 +201,7 @@ impl Criterion {
 
 /// What a sandbox stands on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum BaseKind {
     /// The host as it is at each moment.
@@ -207,6 +213,7 @@ pub enum BaseKind {
 
 /// What a check said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CheckResult {
     /// It returned 0.
@@ -233,6 +240,7 @@ impl CheckResult {
 
 /// One check, run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckReport {
     /// Its name.
     pub name: String,
@@ -261,6 +269,7 @@ impl CheckReport {
 
 /// How one attempt fared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AttemptReport {
     /// Its name.
     pub name: String,
@@ -293,6 +302,7 @@ pub struct AttemptReport {
 
 /// The base under all attempts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BaseReport {
     /// Live or frozen.
     pub kind: BaseKind,
@@ -308,6 +318,7 @@ pub struct BaseReport {
 
 /// The answer to `try` and `compare`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TryReply {
     /// Every attempt, best first, the ruled-out ones last.
     pub attempts: Vec<AttemptReport>,
@@ -329,6 +340,7 @@ pub struct TryReply {
 
 /// A file that several attempts changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Overlap {
     /// The file.
     pub path: String,

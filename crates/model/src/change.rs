@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// How a path differs from its base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
     /// It did not exist before.
@@ -31,6 +32,7 @@ impl ChangeKind {
 
 /// What stands at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum EntryKind {
     /// A regular file.
@@ -45,6 +47,7 @@ pub enum EntryKind {
 
 /// One path that differs from the base.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Change {
     /// Where, from the sandbox's root.
     pub path: SandboxPath,

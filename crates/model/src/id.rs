@@ -13,6 +13,7 @@ const ID_CHARS: usize = 26;
 /// The clock and the dice belong to the caller; this type only writes them
 /// down. An id names a sandbox, a layer or a record for ever.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Id([u8; ID_CHARS]);
 
@@ -82,6 +83,7 @@ const NAME_BYTES_MAX: usize = 64;
 /// Letters, digits, `.`, `_` and `-`, at most 64, starting with a letter or
 /// digit: safe as a file name, as an argument and in a URL.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
 

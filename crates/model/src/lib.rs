@@ -24,7 +24,7 @@ mod units;
 mod window;
 
 pub use action::{
-    Action, ArchiveReply, DiffReply, GcReply, Isolation, ListReply, LogReply, Mount, MountAccess,
+    Action, ArchiveReply, DiffReply, GcReply, Given, Isolation, ListReply, LogReply, Mount, MountAccess,
     MountSource, Outcome, Part, Reply, Run, RunReply, SandboxInfo, ShowReply, SnapshotInfo,
     Staleness, Usage, VolumeInfo, VolumeVerb, World,
 };

@@ -10,6 +10,7 @@ const PATH_BYTES_MAX: usize = 4096;
 /// names are bytes. Written `/like/this`; holds no `.`, `..`, empty component
 /// or NUL, so joining it below a directory cannot leave that directory.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct SandboxPath(Vec<u8>);
 
@@ -126,6 +127,7 @@ impl From<SandboxPath> for String {
 /// A path as somebody typed it, from where they stand or from the root: any
 /// bytes. JSON has no word for bytes that are not UTF-8; there it is text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(from = "String", into = "String")]
 pub struct TypedPath(Vec<u8>);
 

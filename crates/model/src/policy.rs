@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 /// The verbs a policy can allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
 pub enum Verb {
@@ -54,6 +55,7 @@ impl Verb {
 
 /// How strongly a run is fenced in, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
     /// landlock and seccomp around a copy of the project.
@@ -92,6 +94,7 @@ impl Tier {
 
 /// What a run may reach over the network, narrowest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Network {
     /// Only its own loopback.
@@ -145,6 +148,7 @@ impl Network {
 
 /// Hard bounds of a run; `None` is no bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limits {
     /// Thousandths of a cpu.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -221,6 +225,7 @@ fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 
 /// Everything that bounds a sandbox, a key or a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Policy {
     /// Hard bounds of each run.
     #[serde(default)]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A request to promote.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Promote {
     /// The sandbox; `None` is the latest one of the caller's directory.
     #[serde(default)]
@@ -47,6 +48,7 @@ pub struct Promote {
 
 /// How a promotion into a directory arrives there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
     /// As files.
@@ -62,6 +64,7 @@ pub enum Form {
 
 /// How a promotion ended. Only `Applied` changed anything where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It was brought.
@@ -83,6 +86,7 @@ pub enum Verdict {
 
 /// One path that was (or would be) changed in the target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Applied {
     /// Where, from the root of the machine.
     pub path: String,
@@ -95,6 +99,7 @@ pub struct Applied {
 
 /// One path that both sides changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Conflict {
     /// Where.
     pub path: String,
@@ -104,6 +109,7 @@ pub struct Conflict {
 
 /// A change that stays in the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOut {
     /// Why, as a word: `ignored`, `git`, `outside`, `special`, `injected`, `only`, `theirs`.
     pub why: String,
@@ -115,6 +121,7 @@ pub struct LeftOut {
 
 /// The answer to `promote` and `undo`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PromoteReply {
     /// The sandbox, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -149,6 +156,7 @@ pub struct PromoteReply {
 
 /// The answer to `verify`: the attestation holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerifyReply {
     /// The promotion.
     pub promotion: Id,
@@ -163,6 +171,7 @@ pub struct VerifyReply {
 /// A request to run something unattended: in a fork, and into reality only if
 /// it succeeds and the gate lets it pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Guard {
     /// What to run; a new sandbox is made for it.
     pub run: Run,
@@ -173,6 +182,7 @@ pub struct Guard {
 
 /// The answer to `guard`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GuardReply {
     /// How the run went.
     pub run: RunReply,

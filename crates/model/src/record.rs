@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 /// What happened, without its place in the chain. Holds no absolute host
 /// paths, so that a journal means the same on another machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordBody {
     /// When, in milliseconds since 1970.
     pub time_ms: u64,
@@ -54,6 +55,7 @@ impl RecordBody {
 
 /// A record in its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Record {
     /// Its number, from 1, without gaps.
     pub seq: u64,

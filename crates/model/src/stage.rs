@@ -12,6 +12,7 @@ pub const STAGE_NAMES: [&str; 5] = ["verified", "dev", "tested", "staging", "pro
 
 /// An approval or a rejection of what would come into a stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Vote {
     /// The sandbox, or the stage that it stands in now; by default what waits
     /// before `stage`.
@@ -27,6 +28,7 @@ pub struct Vote {
 
 /// The answer to `approve` and `reject`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VoteReply {
     /// The stage that it would come into.
     pub stage: String,
@@ -46,6 +48,7 @@ pub struct VoteReply {
 
 /// What a stage is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum StageKind {
     /// A sandbox, and nothing else.
@@ -60,6 +63,7 @@ pub enum StageKind {
 
 /// One check as evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Evidence {
     /// The check.
     pub name: String,
@@ -75,6 +79,7 @@ impl From<&CheckReport> for Evidence {
 
 /// A promotion that stands in a stage, or was kept out of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Promotion {
     /// Its id; `None` for one that was kept out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,6 +116,7 @@ pub struct Promotion {
 
 /// What stands in the stage before and has not come here yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pending {
     /// The stage before.
     pub from: String,
@@ -125,6 +131,7 @@ pub struct Pending {
 
 /// One stage as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StageReport {
     /// Its name.
     pub name: String,
@@ -157,6 +164,7 @@ pub struct StageReport {
 
 /// The answer to `stages`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StagesReply {
     /// In the order of the line, the first one a sandbox comes into first.
     pub stages: Vec<StageReport>,

@@ -12,9 +12,11 @@
 //!
 //! The bytes on disk are described in `docs/format.md`.
 
+mod answers;
 mod applies;
 mod bases;
 mod captures;
+mod census;
 mod error;
 mod gc;
 mod journal;
@@ -32,6 +34,7 @@ mod volumes;
 
 pub use applies::{ApplyRow, ApplyState, Worker};
 pub use captures::Captures;
+pub use census::Census;
 pub use error::{Result, StoreError};
 pub use gc::GcReport;
 pub use layers::LayerHold;

@@ -72,6 +72,20 @@ impl RunIo {
         }
     }
 
+    /// This text as input, or none; output is kept in the reply.
+    pub fn told(stdin: Option<&str>) -> RunIo {
+        RunIo::capturing(stdin.map_or(Input::Null, |text| Input::Bytes(text.into())))
+    }
+
+    /// Output goes to these descriptors as it appears. Signals of this
+    /// process are its own, as a server needs it.
+    pub fn piped(stdin: Option<&str>, stdout: OwnedFd, stderr: OwnedFd) -> RunIo {
+        let mut io = RunIo::told(stdin);
+        io.streams.stdout = Output::Descriptor(stdout);
+        io.streams.stderr = Output::Descriptor(stderr);
+        io
+    }
+
     /// The same, with interrupts forwarded to the program, for command lines.
     pub fn capturing_interactive(stdin: OwnedFd) -> RunIo {
         let mut io = RunIo::capturing(Input::Descriptor(stdin));

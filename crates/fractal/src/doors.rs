@@ -1,0 +1,54 @@
+//! What doors for other programs need besides the verbs: the engine's own
+//! numbers, and answers that are safe to ask for again.
+
+use crate::{Engine, Result};
+use fractal_model::Given;
+use fractal_store::{Census, now_ms};
+use sha2::{Digest, Sha256};
+
+/// A mark of some bytes, piece by piece: pieces cannot be mistaken for others
+/// that make the same text together.
+pub fn fingerprint(pieces: &[&[u8]]) -> String {
+    let mut hasher = Sha256::new();
+    for piece in pieces {
+        hasher.update((piece.len() as u64).to_be_bytes());
+        hasher.update(piece);
+    }
+    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A name for a sandbox that nobody named.
+pub fn new_name() -> String {
+    crate::names::for_id(fractal_store::new_id())
+}
+
+impl Engine {
+    /// How much there is.
+    pub fn census(&self) -> Result<Census> {
+        self.ready()?;
+        Ok(self.store.census()?)
+    }
+
+    /// The answer that an asker was given before under this key.
+    pub fn given(&self, asker: &str, key: &str) -> Result<Option<Given>> {
+        self.ready()?;
+        Ok(self.store.given(asker, key, now_ms())?)
+    }
+
+    /// Keeps an answer for a day.
+    pub fn give(&self, asker: &str, key: &str, given: &Given) -> Result<()> {
+        self.ready()?;
+        Ok(self.store.give(asker, key, given, now_ms())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fingerprint;
+
+    #[test]
+    fn pieces_keep_their_borders() {
+        assert_ne!(fingerprint(&[b"ab", b"c"]), fingerprint(&[b"a", b"bc"]));
+        assert_eq!(fingerprint(&[b"ab", b"c"]), fingerprint(&[b"ab", b"c"]));
+    }
+}

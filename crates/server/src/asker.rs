@@ -1,0 +1,244 @@
+//! Who asks: by the socket that only the owner can open, or by a key.
+//!
+//! Coming from this machine proves nothing: every program here, and every
+//! page in a browser here, can reach a loopback port. So a port always wants
+//! a key, answers only to its own names (a page whose name was rebound to
+//! this address sends another one), and refuses pages of other sites.
+
+use crate::failure::Failure;
+use crate::limits::Gauges;
+use crate::state::Shared;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use fractal::model::Key;
+use fractal::{Caller, Error, Result};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The directory that somebody on the socket works in.
+const DIRECTORY: &str = "fractal-directory";
+
+/// How a connection came in.
+#[derive(Clone, Copy, Debug)]
+pub enum Door {
+    /// The socket in the state directory, and who is at its other end.
+    Socket { is_owner: bool },
+    /// A port.
+    Port { peer: IpAddr },
+}
+
+/// Finds out to whom a token belongs. The engine's keys are one way; an
+/// embedding program may add another, say one that verifies signed tokens.
+pub trait Authenticate: Send + Sync {
+    /// `None` when the token is none of its kind, an error when it is and
+    /// does not hold.
+    fn authenticate(&self, token: &str) -> Option<Result<Key>>;
+}
+
+/// What the server knows of its names and of those who ask.
+pub struct Doorkeeper {
+    /// Names by which the port may be called, without port numbers.
+    pub hosts: BTreeSet<String>,
+    /// Sites whose pages may ask.
+    pub origins: BTreeSet<String>,
+    pub providers: Vec<Arc<dyn Authenticate>>,
+    pub gauges: Gauges,
+}
+
+/// Who asks, within which bounds.
+#[derive(Clone)]
+pub struct Asker {
+    pub key: Option<Key>,
+    directory: PathBuf,
+}
+
+impl Asker {
+    /// The name under which work counts against limits and answers are kept.
+    pub fn id(&self) -> String {
+        self.key.as_ref().map_or_else(|| "owner".to_owned(), |key| key.id.to_string())
+    }
+
+    /// The caller for the engine, with the settings as they are now.
+    pub fn caller(&self, state: &crate::state::State) -> Result<Caller> {
+        let config = state.project.config(&self.directory)?;
+        let mut caller = match &self.key {
+            Some(key) => Caller::of_key(key, &self.directory, config),
+            None => Caller { config, ..Caller::owner(&self.directory) },
+        };
+        caller.environment = state.project.environment.clone();
+        Ok(caller)
+    }
+}
+
+/// Lets requests pass whose asker is known; hangs the [`Asker`] on them.
+pub async fn identify(
+    State(state): State<Shared>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match admit(&state, &request).await {
+        Ok(asker) => {
+            request.extensions_mut().insert(asker);
+            next.run(request).await
+        }
+        Err(failure) => failure.into_response(),
+    }
+}
+
+async fn admit(state: &Shared, request: &Request) -> Result<Asker, Failure> {
+    let door = request.extensions().get::<Door>().copied();
+    let door = door.ok_or_else(|| Error::internal("a request came through no door"))?;
+    let token = token(request.headers())?;
+    match (door, token) {
+        (Door::Socket { is_owner: true }, None) => owner(state, request.headers()),
+        (_, None) => Err(Failure::unknown_asker("there is no key in the request")),
+        (door, Some(token)) => by_key(state, door, token).await,
+    }
+}
+
+/// The owner may work anywhere; a key works in the server's directory.
+fn owner(state: &Shared, headers: &HeaderMap) -> Result<Asker, Failure> {
+    let directory = match headers.get(DIRECTORY) {
+        None => state.project.directory.clone(),
+        Some(value) => {
+            use std::os::unix::ffi::OsStrExt;
+            let path = Path::new(std::ffi::OsStr::from_bytes(value.as_bytes()));
+            if !path.is_absolute() || !path.is_dir() {
+                return Err(Error::not_found(format!("{} is no directory", path.display())).into());
+            }
+            path.to_path_buf()
+        }
+    };
+    Ok(Asker { key: None, directory })
+}
+
+async fn by_key(state: &Shared, door: Door, token: String) -> Result<Asker, Failure> {
+    let peer = match door {
+        Door::Port { peer } => Some(peer),
+        Door::Socket { .. } => None,
+    };
+    let gauges = &state.doorkeeper.gauges;
+    let shared = state.clone();
+    let found = tokio::task::spawn_blocking(move || look_up(&shared, &token)).await;
+    let found = found.map_err(|_| Error::internal("looking up a key failed"))?;
+    match found {
+        Ok(key) => {
+            gauges.request(&key)?;
+            Ok(Asker { key: Some(key), directory: state.project.directory.clone() })
+        }
+        Err(error) => {
+            state.metrics.count_bad_key();
+            let often = gauges.bad_key(peer);
+            Err(often.unwrap_or_else(|| Failure::unknown_asker(&error.message)))
+        }
+    }
+}
+
+fn look_up(state: &Shared, token: &str) -> Result<Key> {
+    let others = state.doorkeeper.providers.iter();
+    let found = others.filter_map(|provider| provider.authenticate(token)).next();
+    found.unwrap_or_else(|| state.engine.authenticate(token))
+}
+
+/// The secret in `Authorization: Bearer …` or `X-API-Key: …`.
+fn token(headers: &HeaderMap) -> Result<Option<String>, Failure> {
+    let twice = headers.get_all(header::AUTHORIZATION).iter().count() > 1;
+    let bearer = headers.get(header::AUTHORIZATION);
+    let plain = headers.get("x-api-key");
+    if twice || (bearer.is_some() && plain.is_some()) {
+        return Err(Failure::unknown_asker("there is more than one key in the request"));
+    }
+    let text = |value: &axum::http::HeaderValue| value.to_str().map(str::to_owned).ok();
+    if let Some(value) = bearer {
+        let text = text(value).unwrap_or_default();
+        let secret = text.split_once(' ').filter(|(kind, _)| kind.eq_ignore_ascii_case("bearer"));
+        let secret = secret.map(|(_, secret)| secret.trim().to_owned());
+        let missing = || Failure::unknown_asker("`Authorization` holds no bearer key");
+        return secret.filter(|secret| !secret.is_empty()).map(Some).ok_or_else(missing);
+    }
+    Ok(plain.and_then(text))
+}
+
+/// Refuses requests that were meant for another name or come from a page of
+/// another site, before anything else looks at them.
+pub async fn check_names(State(state): State<Shared>, request: Request, next: Next) -> Response {
+    let door = request.extensions().get::<Door>().copied();
+    if let Some(Door::Port { .. }) = door
+        && let Err(failure) = state.doorkeeper.check(request.headers())
+    {
+        return failure.into_response();
+    }
+    next.run(request).await
+}
+
+impl Doorkeeper {
+    fn check(&self, headers: &HeaderMap) -> Result<(), Failure> {
+        let mut hosts = headers.get_all(header::HOST).iter();
+        let host = hosts.next().and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if hosts.next().is_some() || !self.hosts.contains(&name_of(host)) {
+            let error = Error::denied(format!("this server is not `{}`", host.escape_debug()))
+                .hint("start it with `--host NAME` to have it answer to that name");
+            return Err(Failure::with_status(StatusCode::MISDIRECTED_REQUEST, error));
+        }
+        let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+        let origin = origin.to_str().unwrap_or_default();
+        let own = origin.split_once("://").is_some_and(|(_, authority)| authority == host);
+        if own || self.origins.contains(origin) {
+            return Ok(());
+        }
+        let error = Error::denied(format!("pages of `{}` may not ask", origin.escape_debug()))
+            .hint("start the server with `--origin URL` to let them");
+        Err(Failure::with_status(StatusCode::FORBIDDEN, error))
+    }
+}
+
+/// A host without its port, in lower case.
+fn name_of(host: &str) -> String {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_compared_without_its_port() {
+        for (host, name) in [
+            ("127.0.0.1:80", "127.0.0.1"),
+            ("LOCALHOST", "localhost"),
+            ("[::1]:4000", "::1"),
+            ("a.b:1", "a.b"),
+            ("", ""),
+        ] {
+            assert_eq!(name_of(host), name);
+        }
+    }
+
+    #[test]
+    fn a_key_is_taken_from_one_place_only() {
+        let headers = |pairs: &[(&str, &str)]| {
+            let mut map = HeaderMap::new();
+            for (name, value) in pairs {
+                let name: header::HeaderName = name.parse().expect("a header");
+                map.append(name, value.parse().expect("a value"));
+            }
+            map
+        };
+        let read = |pairs: &[(&str, &str)]| token(&headers(pairs)).map_err(|_| ());
+        assert_eq!(read(&[]), Ok(None));
+        assert_eq!(read(&[("authorization", "bearer x")]), Ok(Some("x".to_owned())));
+        assert_eq!(read(&[("x-api-key", "y")]), Ok(Some("y".to_owned())));
+        assert_eq!(read(&[("authorization", "Basic x")]), Err(()));
+        assert_eq!(read(&[("authorization", "Bearer ")]), Err(()));
+        assert_eq!(read(&[("authorization", "Bearer x"), ("x-api-key", "y")]), Err(()));
+        assert_eq!(read(&[("authorization", "Bearer x"), ("authorization", "Bearer x")]), Err(()));
+    }
+}

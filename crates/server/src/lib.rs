@@ -1,0 +1,34 @@
+//! Doors of fractal for other programs: HTTP on a socket and a port, with
+//! keys, limits, and numbers.
+//!
+//! A request becomes an `Action`, a `Reply` becomes JSON; what may be done is
+//! decided by the engine, from the key that came with the request. This crate
+//! decides who asks, how much happens at once, and how it ends: a server that
+//! is told to stop finishes what runs, and one that is killed loses nothing,
+//! because the engine writes everything down before it answers.
+
+mod admission;
+mod api;
+mod asker;
+mod extract;
+mod failure;
+mod idempotent;
+mod limits;
+mod listen;
+mod metrics;
+mod openapi;
+mod reply;
+mod routes;
+mod serve;
+mod state;
+mod stream;
+mod work;
+
+pub use admission::Budget;
+pub use asker::Authenticate;
+pub use serve::{Settings, serve};
+
+/// The description of the interface as it is served.
+pub fn openapi() -> serde_json::Value {
+    openapi::document(&routes::all().operations)
+}

@@ -1,0 +1,205 @@
+//! Sockets and ports, and the life of a connection.
+//!
+//! Every connection has deadlines and bounds of its own: one that sends its
+//! headers byte by byte is cut off, and there are only so many at once.
+
+use crate::asker::Door;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use fractal::{Code, Error, Result};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tower::ServiceExt;
+
+const CONNECTIONS_MAX: usize = 2048;
+const HEADER_TIME: Duration = Duration::from_secs(10);
+const HEADER_BYTES_MAX: usize = 64 << 10;
+const HEADERS_MAX: usize = 64;
+
+/// What is listened on.
+pub struct Listeners {
+    socket: Option<(UnixListener, Claim)>,
+    ports: Vec<TcpListener>,
+}
+
+/// The socket's path, which is ours while its lock is held.
+struct Claim {
+    path: PathBuf,
+    _lock: std::fs::File,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Whoever comes next finds no stale socket.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Listeners {
+    pub async fn open(socket: Option<&Path>, ports: &[SocketAddr]) -> Result<Listeners> {
+        let mut opened = Vec::new();
+        for address in ports {
+            let listener = TcpListener::bind(address).await.map_err(|error| {
+                Error::new(Code::Denied, format!("cannot listen on {address}: {error}"))
+                    .hint("choose another port with `--listen 127.0.0.1:PORT`")
+            })?;
+            opened.push(listener);
+        }
+        let socket = socket.map(open_socket).transpose()?;
+        Ok(Listeners { socket, ports: opened })
+    }
+
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.ports.iter().filter_map(|port| port.local_addr().ok()).collect()
+    }
+}
+
+/// One server per socket: a lock decides, and a socket without one is stale.
+fn open_socket(path: &Path) -> Result<(UnixListener, Claim)> {
+    let cannot = |error: std::io::Error| {
+        Error::new(Code::Denied, format!("cannot make the socket {}: {error}", path.display()))
+    };
+    let lock = std::fs::File::create(path.with_extension("lock")).map_err(cannot)?;
+    if lock.try_lock().is_err() {
+        return Err(Error::new(
+            Code::Exists,
+            format!("a server is running on {} already", path.display()),
+        )
+        .hint("stop it first, or give this one a state directory of its own with `--home DIR`"));
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(cannot(error)),
+        _ => {}
+    }
+    // Nobody else may connect, not even between the two calls.
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+    let listener = UnixListener::bind(path);
+    rustix::process::umask(before);
+    let listener = listener.map_err(cannot)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(cannot)?;
+    Ok((listener, Claim { path: path.to_path_buf(), _lock: lock }))
+}
+
+/// Takes connections until told to stop, then lets each finish its answer.
+pub async fn accept_all(listeners: Listeners, router: Router, stopped: watch::Receiver<bool>) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut loops = JoinSet::new();
+    let Listeners { socket, ports } = listeners;
+    let claim = socket.map(|(listener, claim)| {
+        loops.spawn(accept_local(listener, router.clone(), room.clone(), stopped.clone()));
+        claim
+    });
+    for port in ports {
+        loops.spawn(accept_port(port, router.clone(), room.clone(), stopped.clone()));
+    }
+    while loops.join_next().await.is_some() {}
+    drop(claim);
+}
+
+async fn accept_port(
+    listener: TcpListener,
+    router: Router,
+    room: Arc<Semaphore>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopped.changed() => break,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let Ok(permit) = room.clone().try_acquire_owned() else { continue };
+                let _ = stream.set_nodelay(true);
+                let door = Door::Port { peer: peer.ip() };
+                let serving = serve_one(stream, door, router.clone(), stopped.clone());
+                connections.spawn(async move {
+                    let _permit = permit;
+                    serving.await;
+                });
+            }
+            Err(error) => breathe(&error).await,
+        }
+        while connections.try_join_next().is_some() {}
+    }
+    while connections.join_next().await.is_some() {}
+}
+
+async fn accept_local(
+    listener: UnixListener,
+    router: Router,
+    room: Arc<Semaphore>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let us = rustix::process::geteuid().as_raw();
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopped.changed() => break,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let Ok(permit) = room.clone().try_acquire_owned() else { continue };
+                let them = stream.peer_cred().map(|peer| peer.uid());
+                let door = Door::Socket { is_owner: them.is_ok_and(|uid| uid == us || uid == 0) };
+                let serving = serve_one(stream, door, router.clone(), stopped.clone());
+                connections.spawn(async move {
+                    let _permit = permit;
+                    serving.await;
+                });
+            }
+            Err(error) => breathe(&error).await,
+        }
+        while connections.try_join_next().is_some() {}
+    }
+    while connections.join_next().await.is_some() {}
+}
+
+/// Out of descriptors, mostly: a pause lets some come free.
+async fn breathe(error: &std::io::Error) {
+    tracing::warn!("cannot take a connection: {error}");
+    tokio::time::sleep(Duration::from_millis(50)).await;
+}
+
+async fn serve_one(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    door: Door,
+    router: Router,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
+        let mut request: Request = request.map(Body::new);
+        request.extensions_mut().insert(door);
+        router.clone().oneshot(request)
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        _ = stopped.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!("a connection ended: {error}");
+    }
+}

@@ -1,0 +1,91 @@
+//! The table of operations, one file per kind of thing. Each verb of the
+//! command line is here under its own name.
+
+mod about;
+mod attempts;
+mod audit;
+mod events;
+mod keys;
+mod promotions;
+mod runs;
+mod sandboxes;
+mod volumes;
+
+use crate::api::Api;
+use crate::asker::Asker;
+use crate::failure::Failure;
+use crate::state::Shared;
+use crate::work;
+use axum::Json;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use fractal::{Action, Error};
+use std::time::Instant;
+
+/// What everybody may see: it tells nothing about sandboxes.
+pub fn open() -> Api {
+    about::open(Api::default())
+}
+
+/// What only known askers see.
+pub fn known() -> Api {
+    let api = about::known(Api::default());
+    let api = sandboxes::routes(api);
+    let api = runs::routes(api);
+    let api = attempts::routes(api);
+    let api = promotions::routes(api);
+    let api = volumes::routes(api);
+    let api = keys::routes(api);
+    let api = audit::routes(api);
+    events::routes(api)
+}
+
+/// Everything, for the description.
+pub fn all() -> Api {
+    let mut api = open();
+    api.operations.extend(known().operations);
+    api
+}
+
+/// Carries out an action; its reply is the answer.
+async fn reply(state: &Shared, asker: &Asker, action: Action) -> Result<Response, Failure> {
+    Ok(Json(work::apply(state, asker, action).await?).into_response())
+}
+
+/// A path that leads nowhere.
+pub async fn nowhere() -> Failure {
+    Error::not_found("there is nothing at this path")
+        .hint("`GET /v1/openapi.json` lists every path")
+        .into()
+}
+
+/// Counts every request by the table's own words for it.
+pub async fn count(State(state): State<Shared>, request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let method = word(request.method());
+    let response = next.run(request).await;
+    let status = response.status().as_u16();
+    let route = route.unwrap_or_else(|| "none".to_owned());
+    tracing::debug!(method, route, status, "answered");
+    state.metrics.request(method, route, status, started.elapsed());
+    response
+}
+
+/// Methods of the table; a client may invent others.
+fn word(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "get",
+        Method::HEAD => "head",
+        Method::POST => "post",
+        Method::DELETE => "delete",
+        _ => "other",
+    }
+}
+
+/// What a verb that needs one sandbox was answered, where another is meant.
+fn unexpected() -> Failure {
+    Error::internal("the engine gave an answer of another verb").into()
+}

@@ -1,0 +1,72 @@
+//! What every request sees of the server.
+
+use crate::admission::Admission;
+use crate::asker::Doorkeeper;
+use crate::idempotent::Answers;
+use crate::metrics::Metrics;
+use fractal::{Config, Engine};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Handed to every handler; cheap to clone.
+pub type Shared = Arc<State>;
+
+/// The server while it lives.
+pub struct State {
+    pub engine: Arc<Engine>,
+    pub project: Project,
+    pub doorkeeper: Doorkeeper,
+    pub admission: Admission,
+    pub answers: Answers,
+    pub metrics: Metrics,
+    /// The description of the interface, written once.
+    pub openapi: String,
+    ending: AtomicBool,
+}
+
+/// The directory whose clones are handed out, with its settings.
+pub struct Project {
+    pub directory: PathBuf,
+    pub environment: Vec<(OsString, OsString)>,
+    /// The user's own settings, read anew with those of the directory.
+    pub user_file: Option<PathBuf>,
+}
+
+impl Project {
+    /// The settings that apply now: an edit needs no restart.
+    pub fn config(&self, directory: &std::path::Path) -> fractal::Result<Config> {
+        Config::load(directory, self.user_file.as_deref())
+    }
+}
+
+impl State {
+    pub fn new(
+        engine: Arc<Engine>,
+        project: Project,
+        doorkeeper: Doorkeeper,
+        admission: Admission,
+        openapi: String,
+    ) -> State {
+        State {
+            engine,
+            project,
+            doorkeeper,
+            admission,
+            answers: Answers::default(),
+            metrics: Metrics::default(),
+            openapi,
+            ending: AtomicBool::new(false),
+        }
+    }
+
+    /// From now on no new work is taken.
+    pub fn end(&self) {
+        self.ending.store(true, Ordering::SeqCst);
+    }
+
+    pub fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::SeqCst)
+    }
+}

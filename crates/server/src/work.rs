@@ -1,0 +1,46 @@
+//! Carrying out what was asked: a place is waited for, the engine works on a
+//! thread of its own, and what came out is counted.
+
+use crate::asker::Asker;
+use crate::failure::Failure;
+use crate::state::Shared;
+use fractal::model::Verb;
+use fractal::{Action, Caller, Engine, Error, Reply};
+use std::time::Instant;
+
+/// Carries out an action.
+pub async fn apply(state: &Shared, asker: &Asker, action: Action) -> Result<Reply, Failure> {
+    let verb = action.verb();
+    let metrics = state.clone();
+    let job = move |engine: &Engine, caller: &Caller| {
+        let started = Instant::now();
+        let reply = engine.apply(caller, action)?;
+        metrics.metrics.reply(&reply, started.elapsed());
+        Ok(reply)
+    };
+    blocking(state, asker, verb, job).await
+}
+
+/// Calls the engine where it may block. A client that goes away does not stop
+/// what has begun; its place is taken until it ends.
+pub async fn blocking<R: Send + 'static>(
+    state: &Shared,
+    asker: &Asker,
+    verb: Verb,
+    job: impl FnOnce(&Engine, &Caller) -> fractal::Result<R> + Send + 'static,
+) -> Result<R, Failure> {
+    if state.is_ending() {
+        return Err(Failure::ending());
+    }
+    let at_work = state.doorkeeper.gauges.work(asker)?;
+    let place = state.admission.enter(verb).await?;
+    let (shared, asker) = (state.clone(), asker.clone());
+    let task = tokio::task::spawn_blocking(move || {
+        let _until_done = (at_work, place);
+        let caller = asker.caller(&shared)?;
+        shared.admission.room(&shared.engine, verb)?;
+        job(&shared.engine, &caller)
+    });
+    let done = task.await.map_err(|_| Error::internal("the engine broke off"))?;
+    Ok(done?)
+}

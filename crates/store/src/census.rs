@@ -1,0 +1,43 @@
+//! How much there is, without reading all of it.
+
+use crate::{Reads, Result, Store};
+
+/// Counts over the whole state directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Sandboxes that exist.
+    pub sandboxes: u64,
+    /// Those in which something runs.
+    pub running: u64,
+    /// Runs that have begun and not ended.
+    pub runs: u64,
+    /// Volumes.
+    pub volumes: u64,
+    /// Bytes in layers, as they were last measured.
+    pub layer_bytes: u64,
+    /// The number of the latest record.
+    pub records: u64,
+}
+
+impl Store {
+    /// Counts everything.
+    pub fn census(&self) -> Result<Census> {
+        let sql = "SELECT (SELECT count(*) FROM sandbox), \
+                   (SELECT count(DISTINCT sandbox) FROM run), (SELECT count(*) FROM run), \
+                   (SELECT count(*) FROM volume), \
+                   (SELECT coalesce(sum(size_bytes), 0) FROM layer), (SELECT seq FROM head)";
+        self.ask(|conn| {
+            let mut question = conn.prepare_cached(sql)?;
+            Ok(question.query_row([], |row| {
+                Ok(Census {
+                    sandboxes: row.get(0)?,
+                    running: row.get(1)?,
+                    runs: row.get(2)?,
+                    volumes: row.get(3)?,
+                    layer_bytes: row.get(4)?,
+                    records: row.get(5)?,
+                })
+            })?)
+        })
+    }
+}
