@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use fractal::model::Key;
-use fractal::{Caller, Error, Result};
+use fractal::{Caller, Error};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub enum Door {
 pub trait Authenticate: Send + Sync {
     /// `None` when the token is none of its kind, an error when it is and
     /// does not hold.
-    fn authenticate(&self, token: &str) -> Option<Result<Key>>;
+    fn authenticate(&self, token: &str) -> Option<fractal::Result<Key>>;
 }
 
 /// What the server knows of its names and of those who ask.
@@ -63,7 +63,7 @@ impl Asker {
     }
 
     /// The caller for the engine, with the settings as they are now.
-    pub fn caller(&self, state: &crate::state::State) -> Result<Caller> {
+    pub fn caller(&self, state: &crate::state::State) -> fractal::Result<Caller> {
         let config = state.project.config(&self.directory)?;
         let mut caller = match &self.key {
             Some(key) => Caller::of_key(key, &self.directory, config),
@@ -80,7 +80,10 @@ pub async fn identify(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match admit(&state, &request).await {
+    let door = request.extensions().get::<Door>().copied();
+    // A body cannot be shared between threads; headers can.
+    let headers = request.headers().clone();
+    match admit(&state, door, &headers).await {
         Ok(asker) => {
             request.extensions_mut().insert(asker);
             next.run(request).await
@@ -89,12 +92,15 @@ pub async fn identify(
     }
 }
 
-async fn admit(state: &Shared, request: &Request) -> Result<Asker, Failure> {
-    let door = request.extensions().get::<Door>().copied();
+async fn admit(
+    state: &Shared,
+    door: Option<Door>,
+    headers: &HeaderMap,
+) -> Result<Asker, Failure> {
     let door = door.ok_or_else(|| Error::internal("a request came through no door"))?;
-    let token = token(request.headers())?;
+    let token = token(headers)?;
     match (door, token) {
-        (Door::Socket { is_owner: true }, None) => owner(state, request.headers()),
+        (Door::Socket { is_owner: true }, None) => owner(state, headers),
         (_, None) => Err(Failure::unknown_asker("there is no key in the request")),
         (door, Some(token)) => by_key(state, door, token).await,
     }
@@ -138,7 +144,7 @@ async fn by_key(state: &Shared, door: Door, token: String) -> Result<Asker, Fail
     }
 }
 
-fn look_up(state: &Shared, token: &str) -> Result<Key> {
+fn look_up(state: &Shared, token: &str) -> fractal::Result<Key> {
     let others = state.doorkeeper.providers.iter();
     let found = others.filter_map(|provider| provider.authenticate(token)).next();
     found.unwrap_or_else(|| state.engine.authenticate(token))
