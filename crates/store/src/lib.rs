@@ -1,7 +1,7 @@
 //! The state directory: what fractal remembers between two commands.
 //!
-//! It holds the journal and the rows of sandboxes, layers, snapshots, runs and
-//! volumes in one SQLite file, and the directories that layers and volumes
+//! It holds the journal and the rows of sandboxes, layers, snapshots, runs,
+//! volumes and keys in one SQLite file, and the directories that layers and volumes
 //! live in. It knows nothing about what a path inside a sandbox means, and
 //! nothing about namespaces or processes beyond "is it still there".
 //!
@@ -18,6 +18,7 @@ mod captures;
 mod error;
 mod gc;
 mod journal;
+mod keys;
 mod layers;
 mod open;
 mod read;
@@ -34,6 +35,8 @@ pub use applies::{ApplyRow, ApplyState, Worker};
 pub use captures::Captures;
 pub use error::{Result, StoreError};
 pub use gc::GcReport;
+pub use journal::Chain;
+pub use keys::KeyRow;
 pub use layers::LayerHold;
 pub use open::{Store, new_id, now_ms};
 pub use read::Reads;
