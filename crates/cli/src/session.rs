@@ -3,7 +3,7 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use fractal::model::Name;
-use fractal::{Action, Caller, Code, Config, Engine, Error, Policy, Reply};
+use fractal::{Action, Caller, Code, Config, Engine, Error, Reply};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -92,10 +92,9 @@ impl Session {
     fn caller_with(&self, config: Config) -> Caller {
         Caller {
             who: self.who.clone(),
-            policy: Policy::default(),
-            directory: self.directory.clone(),
             environment: std::env::vars_os().collect(),
             config,
+            ..Caller::owner(&self.directory)
         }
     }
 

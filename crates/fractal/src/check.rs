@@ -57,7 +57,7 @@ impl<'a> Checking<'a> {
         budget: &'a Budget,
     ) -> Result<Checking<'a>> {
         let row = engine.find(caller, Some(sandbox))?;
-        let caller = Caller { directory: row.directory.clone(), ..caller.clone() };
+        let caller = caller.for_steps_in(&row);
         Ok(Checking { engine, caller, row, budget, repeat: 1, like: Run::default() })
     }
 

@@ -7,6 +7,7 @@
 
 mod attempts;
 mod find;
+mod roles;
 mod stages;
 
 pub use attempts::TrySettings;
@@ -80,6 +81,8 @@ struct File {
     r#try: attempts::TryFile,
     #[serde(default)]
     stage: Vec<toml::Spanned<stages::StageFile>>,
+    #[serde(default)]
+    role: BTreeMap<String, roles::RoleFile>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -273,6 +276,7 @@ impl Config {
         }
         list.extend(self.attempt_settings());
         list.extend(self.stage_settings());
+        list.extend(self.role_settings());
         Ok(list)
     }
 

@@ -8,6 +8,7 @@
 
 mod apply;
 mod attest;
+mod authenticate;
 mod base;
 mod budget;
 mod capture;
@@ -25,6 +26,7 @@ mod memory_view;
 mod merge;
 mod names;
 pub mod patch;
+mod reach;
 mod stages;
 mod stale;
 mod template;
@@ -49,7 +51,7 @@ pub use verbs::run::{Mounting, Told};
 
 use fractal_jail::layer::Marks;
 use fractal_model::{
-    Check, CheckReport, Guard, GuardReply, Id, RecordBody, Tier, Try, TryReply, Verb,
+    Check, CheckReport, Guard, GuardReply, Id, Reach, RecordBody, Tier, Try, TryReply, Verb,
 };
 use fractal_store::{Reads, SandboxRow, Store, Tx, now_ms};
 use std::collections::BTreeMap;
@@ -65,8 +67,12 @@ use verbs::attempt::plan::Judged;
 pub struct Caller {
     /// The key's name, for the journal: `owner` for the local user.
     pub who: String,
+    /// The key's id; none for the local user.
+    pub key: Option<Id>,
     /// What the key allows.
     pub policy: Policy,
+    /// Which sandboxes, volumes and records it can see.
+    pub reach: Reach,
     /// The directory the request comes from.
     pub directory: PathBuf,
     /// The caller's environment; runs get a filtered part of it.
@@ -80,7 +86,9 @@ impl Caller {
     pub fn owner(directory: impl Into<PathBuf>) -> Caller {
         Caller {
             who: "owner".to_owned(),
+            key: None,
             policy: Policy::default(),
+            reach: Reach::default(),
             directory: directory.into(),
             environment: Vec::new(),
             config: Config::default(),
@@ -95,6 +103,7 @@ pub struct Engine {
     store: Opened,
     tier: OnceLock<Tier>,
     fault_hook: OnceLock<apply::Hook>,
+    refusals: authenticate::Refusals,
 }
 
 /// The store, once a door has opened it with [`Engine::ready`].
@@ -127,6 +136,7 @@ impl Engine {
             store: Opened(OnceLock::new()),
             tier: OnceLock::new(),
             fault_hook: OnceLock::new(),
+            refusals: authenticate::Refusals::default(),
         };
         if !engine.layers_dir().is_dir() {
             engine.ready()?;
@@ -177,7 +187,13 @@ impl Engine {
     /// Carries out an action and records it. On an error nothing has changed.
     pub fn apply(&self, caller: &Caller, action: Action) -> Result<Reply> {
         self.ready()?;
-        self.authorize(caller, action.verb())?;
+        let verb = action.verb();
+        self.authorize(caller, verb)?;
+        let done = self.carry_out(caller, action);
+        self.noted(caller, verb, done)
+    }
+
+    fn carry_out(&self, caller: &Caller, action: Action) -> Result<Reply> {
         match action {
             Action::Run(run) => {
                 let io = RunIo::told(run.stdin.as_deref());
@@ -200,7 +216,7 @@ impl Engine {
                 verbs::diff::diff(self, caller, sandbox.as_deref(), since.as_deref())
                     .map(Reply::Diff)
             }
-            Action::List => verbs::list::list(self).map(Reply::List),
+            Action::List => verbs::list::list(self, caller).map(Reply::List),
             Action::Show { sandbox } => verbs::show::show(self, caller, sandbox.as_deref())
                 .map(|reply| Reply::Show(Box::new(reply))),
             Action::Log { sandbox, limit, here, whole } => {
@@ -257,13 +273,31 @@ impl Engine {
             Action::Approve(vote) => verbs::vote::vote(self, caller, &vote, true).map(Reply::Vote),
             Action::Reject(vote) => verbs::vote::vote(self, caller, &vote, false).map(Reply::Vote),
             Action::Stages => verbs::stages::stages(self, caller).map(Reply::Stages),
+            Action::Key(verb) => verbs::key::key(self, caller, verb),
+            Action::Audit { since_ms, until_ms, key, action, sandbox, denied, limit, after } => {
+                let asked = verbs::audit::Asked {
+                    since_ms,
+                    until_ms,
+                    key: key.as_deref(),
+                    action: action.as_deref(),
+                    sandbox: sandbox.as_deref(),
+                    denied,
+                    limit,
+                    after,
+                };
+                verbs::audit::audit(self, caller, &asked).map(Reply::Audit)
+            }
+            Action::AuditVerify { expect } => {
+                verbs::audit::verify(self, caller, expect.as_deref()).map(Reply::AuditVerify)
+            }
         }
     }
 
     /// `run` with the caller's own input and output.
     pub fn run(&self, caller: &Caller, run: Run, io: RunIo) -> Result<RunReply> {
         self.authorize(caller, Verb::Run)?;
-        verbs::run::run(self, caller, run, io)
+        let done = verbs::run::run(self, caller, run, io);
+        self.noted(caller, Verb::Run, done)
     }
 
     /// What a sandbox shows now, as a tree in memory: its layers, and of the
@@ -273,7 +307,8 @@ impl Engine {
     pub fn view(&self, caller: &Caller, sandbox: &str) -> Result<fractal_fs::Vfs> {
         self.ready()?;
         self.authorize(caller, Verb::Copy)?;
-        verbs::run::look(self, caller, sandbox)
+        let done = verbs::run::look(self, caller, sandbox);
+        self.noted(caller, Verb::Copy, done)
     }
 
     /// Ends what has begun to run in a sandbox, without waiting for it: whoever
@@ -281,7 +316,8 @@ impl Engine {
     pub fn stop(&self, caller: &Caller, sandbox: &str) -> Result<()> {
         self.ready()?;
         self.authorize(caller, Verb::Run)?;
-        let row = self.find(caller, Some(sandbox))?;
+        let found = self.find(caller, Some(sandbox));
+        let row = self.noted(caller, Verb::Run, found)?;
         living::end_begun(self, &row, &mut std::collections::BTreeSet::new());
         Ok(())
     }
@@ -296,7 +332,8 @@ impl Engine {
     ) -> Result<TryReply> {
         self.ready()?;
         self.authorize(caller, Verb::Try)?;
-        verbs::attempt::try_all(self, caller, asked, watch, stop)
+        let done = verbs::attempt::try_all(self, caller, asked, watch, stop);
+        self.noted(caller, Verb::Try, done)
     }
 
     /// Writes what differs between two sandboxes, in the files that either of
@@ -310,14 +347,16 @@ impl Engine {
     ) -> Result<patch::Stat> {
         self.ready()?;
         self.authorize(caller, Verb::Diff)?;
-        verbs::compare::write_between(self, caller, pair, paths, out)
+        let done = verbs::compare::write_between(self, caller, pair, paths, out);
+        self.noted(caller, Verb::Diff, done)
     }
 
     /// `guard` with the caller's own input and output.
     pub fn guard(&self, caller: &Caller, asked: Guard, io: RunIo) -> Result<GuardReply> {
         self.ready()?;
         self.authorize(caller, Verb::Guard)?;
-        verbs::guard::guard(self, caller, asked, io)
+        let done = verbs::guard::guard(self, caller, asked, io);
+        self.noted(caller, Verb::Guard, done)
     }
 
     /// Runs checks against a sandbox, each in a throw-away child of it.
@@ -330,7 +369,8 @@ impl Engine {
     ) -> Result<Vec<CheckReport>> {
         self.ready()?;
         self.authorize(caller, Verb::Run)?;
-        check::run_checks(self, caller, sandbox, checks, repeat)
+        let done = check::run_checks(self, caller, sandbox, checks, repeat);
+        self.noted(caller, Verb::Run, done)
     }
 
     /// Waits until finished runs of this process are cleaned up to the last
@@ -343,7 +383,9 @@ impl Engine {
     /// What `run` would do, step by step, without doing it.
     pub fn explain(&self, caller: &Caller, run: &Run) -> Result<Vec<String>> {
         self.ready()?;
-        verbs::run::explain(self, caller, run)
+        self.authorize(caller, Verb::Run)?;
+        let done = verbs::run::explain(self, caller, run);
+        self.noted(caller, Verb::Run, done)
     }
 
     /// Writes a diff as text.
@@ -357,7 +399,8 @@ impl Engine {
     ) -> Result<DiffOutput> {
         self.ready()?;
         self.authorize(caller, Verb::Diff)?;
-        verbs::diff::write(self, caller, sandbox, since, format, out)
+        let done = verbs::diff::write(self, caller, sandbox, since, format, out);
+        self.noted(caller, Verb::Diff, done)
     }
 
     fn authorize(&self, caller: &Caller, verb: Verb) -> Result<()> {
@@ -377,6 +420,21 @@ impl Engine {
         self.tier().ok()
     }
 
+    /// Writes down what a key asked for and does not get. What is out of reach
+    /// and what does not exist take the same way, so that the time it takes
+    /// does not tell them apart either.
+    fn noted<T>(&self, caller: &Caller, verb: Verb, done: Result<T>) -> Result<T> {
+        let error = match &done {
+            Err(error) if matches!(error.code, Code::Denied | Code::NotFound) => error,
+            _ => return done,
+        };
+        if caller.key.is_some() {
+            let name = format!("{verb:?}").to_lowercase();
+            self.record_refused(caller, &name, error.code, &error.message);
+        }
+        done
+    }
+
     /// The strongest tier of this machine, found once.
     pub(crate) fn tier(&self) -> Result<Tier> {
         if let Some(tier) = self.tier.get() {
@@ -392,30 +450,6 @@ impl Engine {
             Ok(Tier::Clone | Tier::Masked) => Marks::Trusted,
             _ => Marks::User,
         }
-    }
-
-    /// Finds a sandbox by name or id; without either, the latest one of the
-    /// caller's directory.
-    pub(crate) fn find(&self, caller: &Caller, selector: Option<&str>) -> Result<SandboxRow> {
-        let Some(text) = selector else {
-            let latest = self.store.latest_in(&caller.directory)?;
-            return latest.filter(|row| !stages::is_stage(row)).ok_or_else(|| {
-                Error::not_found(format!("no sandbox was made in {}", caller.directory.display()))
-                    .hint("`fractal list` shows all of them; `fractal run -- CMD` makes one")
-            });
-        };
-        let by_id = Id::parse(text).ok().map(|id| self.store.sandbox(id)).transpose()?.flatten();
-        let row = match by_id {
-            Some(row) => Some(row),
-            None => match self.store.sandbox_named(text)? {
-                None => stages::named(self, caller, text)?,
-                found => found,
-            },
-        };
-        row.ok_or_else(|| {
-            Error::not_found(format!("there is no sandbox `{}`", text.escape_debug()))
-                .hint("`fractal list` shows what there is")
-        })
     }
 
     /// The same sandbox as it is now.
@@ -472,6 +506,9 @@ pub(crate) fn record(caller: &Caller, action: &str, row: Option<&SandboxRow>) ->
     RecordBody {
         time_ms: now_ms(),
         who: caller.who.clone(),
+        key: caller.key,
+        tenant: Some(row.map_or(caller.reach.home(), |row| &row.tenant).to_owned())
+            .filter(|tenant| !tenant.is_empty()),
         action: action.to_owned(),
         place: Some(RecordBody::place_of(directory.as_os_str().as_bytes())),
         sandbox: row.map(|row| row.id),

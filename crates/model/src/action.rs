@@ -4,8 +4,9 @@
 //! function carries it out and returns a [`Reply`].
 
 use crate::{
-    Change, Guard, GuardReply, Id, Policy, Promote, PromoteReply, Record, StagesReply, Tier, Try,
-    TryReply, TypedPath, Verb, VerifyReply, Vote, VoteReply,
+    AuditReply, AuditVerifyReply, Change, Guard, GuardReply, Id, Key, KeyMade, KeyVerb, Policy,
+    Promote, PromoteReply, Record, Role, StagesReply, Tier, Try, TryReply, TypedPath, Verb,
+    VerifyReply, Vote, VoteReply,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -130,6 +131,40 @@ pub enum Action {
     Reject(Vote),
     /// Where everything stands, and on what evidence.
     Stages,
+    Key(KeyVerb),
+    /// Who did what, and what was refused.
+    Audit {
+        #[serde(default)]
+        since_ms: Option<u64>,
+        #[serde(default)]
+        until_ms: Option<u64>,
+        /// A key by id or name; `owner` for the local user.
+        #[serde(default)]
+        key: Option<String>,
+        /// A verb, as records have it.
+        #[serde(default, rename = "verb")]
+        action: Option<String>,
+        /// By id, or by the name it had then.
+        #[serde(default)]
+        sandbox: Option<String>,
+        /// Only what was refused.
+        #[serde(default)]
+        denied: bool,
+        #[serde(default)]
+        limit: Option<u64>,
+        /// For paging: records that follow this number (0 for all), oldest
+        /// first. Without it the newest ones, newest first.
+        #[serde(default)]
+        after: Option<u64>,
+    },
+    /// Walks the whole chain of records.
+    #[serde(rename = "audit-verify")]
+    AuditVerify {
+        /// The hash of the last record as somebody noted it elsewhere; it must
+        /// still be in the chain.
+        #[serde(default)]
+        expect: Option<String>,
+    },
 }
 
 impl Action {
@@ -160,6 +195,8 @@ impl Action {
             Action::Approve(_) => Verb::Approve,
             Action::Reject(_) => Verb::Reject,
             Action::Stages => Verb::Stages,
+            Action::Key(_) => Verb::Key,
+            Action::Audit { .. } | Action::AuditVerify { .. } => Verb::Audit,
         }
     }
 }
@@ -572,7 +609,13 @@ pub enum Reply {
     Snapshot(SnapshotInfo),
     Diff(DiffReply),
     List(ListReply),
+    Audit(AuditReply),
+    AuditVerify(AuditVerifyReply),
     Log(LogReply),
+    KeyMade(Box<KeyMade>),
+    Key(Box<Key>),
+    Keys { keys: Vec<Key> },
+    Roles { roles: Vec<Role> },
     Archive(ArchiveReply),
     Gc(GcReply),
     Volumes { volumes: Vec<VolumeInfo> },

@@ -8,9 +8,11 @@
 
 mod action;
 mod attempt;
+mod audit;
 mod change;
 mod error;
 mod id;
+mod key;
 mod merge;
 mod path;
 mod policy;
@@ -18,6 +20,7 @@ mod promotion;
 pub mod rank;
 mod record;
 pub mod reference;
+mod secret;
 mod stage;
 mod time;
 mod units;
@@ -32,9 +35,11 @@ pub use attempt::{
     Attempt, AttemptReport, BaseKind, BaseReport, Check, CheckReport, CheckResult, Criterion,
     Overlap, RankBy, Try, TryReply,
 };
+pub use audit::{AuditReply, AuditVerifyReply, Broken};
 pub use change::{Change, ChangeKind, EntryKind};
 pub use error::{Code, Error, Result};
 pub use id::{Id, Name};
+pub use key::{KEY_TTL_MS, Key, KeyMade, KeyVerb, ROLE_NAMES, Reach, Role, Scope};
 pub use merge::{ThreeWay, three_way};
 pub use path::{SandboxPath, TypedPath};
 pub use policy::{Limits, Network, Policy, Tier, Verb, Wider};
@@ -43,6 +48,7 @@ pub use promotion::{
     VerifyReply,
 };
 pub use record::{Record, RecordBody};
+pub use secret::{SECRET_PREFIX, hash_secret, read_secret, same_hash, write_secret};
 pub use stage::{
     Evidence, Pending, Promotion, STAGE_NAMES, StageKind, StageReport, StagesReply, Vote, VoteReply,
 };

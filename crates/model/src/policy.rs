@@ -38,6 +38,8 @@ pub enum Verb {
     Approve,
     Reject,
     Stages,
+    Key,
+    Audit,
 }
 
 impl Verb {
@@ -46,7 +48,8 @@ impl Verb {
     /// stand in the way of looking and cleaning up. So a verb needs them
     /// unless it is known not to.
     pub fn needs_settings(self) -> bool {
-        let looks = matches!(self, Verb::Diff | Verb::List | Verb::Show | Verb::Log | Verb::Export);
+        let looks = matches!(self, Verb::Diff | Verb::List | Verb::Show | Verb::Log | Verb::Export)
+            || self == Verb::Audit;
         let moves = matches!(self, Verb::Fork | Verb::Snapshot | Verb::Rollback | Verb::Copy);
         let cleans_up = matches!(self, Verb::Drop | Verb::Volume | Verb::Gc | Verb::Undo);
         !(looks || moves || cleans_up)

@@ -12,8 +12,14 @@ use sha2::{Digest, Sha256};
 pub struct RecordBody {
     /// When, in milliseconds since 1970.
     pub time_ms: u64,
-    /// The key that asked (`owner` for the local user).
+    /// The name of the key that asked (`owner` for the local user).
     pub who: String,
+    /// The id of the key that asked; none for the local user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Id>,
+    /// Whose it is; none for the local user's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// The verb.
     pub action: String,
     /// In which directory, as [`RecordBody::place_of`] marks it.

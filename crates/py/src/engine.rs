@@ -9,7 +9,7 @@ use crate::interrupt::interruptible;
 use crate::path::Place;
 use crate::vfs::Vfs;
 use fractal::model::{Action, Verb};
-use fractal::{Caller, Config, DiffFormat, Error, Input, Policy, Run, RunIo};
+use fractal::{Caller, Config, DiffFormat, Error, Input, Run, RunIo};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -40,10 +40,9 @@ impl Engine {
         let own = |(name, value)| (OsString::from_vec(name), OsString::from_vec(value));
         Ok(Caller {
             who: self.who.clone(),
-            policy: Policy::default(),
-            directory: self.directory.clone(),
             environment: environment.into_iter().map(own).collect(),
             config,
+            ..Caller::owner(&self.directory)
         })
     }
 

@@ -14,7 +14,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     time("transact, one record", 500, || store.transact(append).map(drop))?;
     time("transact_relaxed, one record", 500, || store.transact_relaxed(append).map(drop))?;
     time("new layer and its row", 500, || add_layer(&store))?;
-    time("sandbox by name (absent)", 5000, || store.sandbox_named("x").map(drop))?;
+    time("sandbox by name (absent)", 5000, || store.sandbox_named("", "x").map(drop))?;
     time("recover, nothing wrong", 5000, || store.recover().map(drop))?;
     time("open beside another", 500, || Store::open(home.path()).map(drop))?;
     drop(store);
@@ -42,6 +42,8 @@ fn append(tx: &fractal_store::Tx<'_>) -> Result<fractal_model::Record> {
     tx.append(RecordBody {
         time_ms: now_ms(),
         who: "owner".into(),
+        key: None,
+        tenant: None,
         action: "run".into(),
         place: None,
         sandbox: Some(new_id()),

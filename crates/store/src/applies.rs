@@ -99,11 +99,13 @@ pub struct ApplyRow {
     pub undone_by: Option<Id>,
     /// Whether what stood there before is still kept.
     pub kept: bool,
+    /// Whose it is; empty for the local user's.
+    pub tenant: String,
 }
 
 impl ApplyRow {
     pub(crate) const COLUMNS: &str = "id, state, root, stages, pid, pid_start, created_ms, \
-         sandbox, seq, undoes, undone_by, kept";
+         sandbox, seq, undoes, undone_by, kept, tenant";
 
     pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<ApplyRow> {
         let state: String = row.get(1)?;
@@ -121,6 +123,7 @@ impl ApplyRow {
             undoes: maybe_id(row, 9)?,
             undone_by: maybe_id(row, 10)?,
             kept: row.get(11)?,
+            tenant: row.get(12)?,
         })
     }
 }
@@ -146,7 +149,7 @@ impl Tx<'_> {
             return Err(StoreError::Applying { root: other.root, id: other.id });
         }
         let sql = format!(
-            "INSERT INTO apply ({}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)",
+            "INSERT INTO apply ({}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)",
             ApplyRow::COLUMNS
         );
         let text = |id: &Option<Id>| id.map(String::from);
@@ -164,6 +167,7 @@ impl Tx<'_> {
             text(&row.undoes),
             text(&row.undone_by),
             row.kept,
+            row.tenant,
         ];
         self.run(&sql, values).map(drop)
     }

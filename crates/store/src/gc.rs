@@ -149,7 +149,8 @@ pub(crate) fn unlisted(conn: &Connection, layers: &Path) -> Result<Vec<PathBuf>>
 
 /// All directories below `volumes` without a row.
 pub(crate) fn unlisted_volumes(conn: &Connection, volumes: &Path) -> Result<Vec<PathBuf>> {
-    not_found_by(conn, volumes, "SELECT 1 FROM volume WHERE name = ?1")
+    let sql = "SELECT 1 FROM volume WHERE iif(tenant = '', name, tenant || '@' || name) = ?1";
+    not_found_by(conn, volumes, sql)
 }
 
 /// All directories below `undo` without a row.

@@ -79,23 +79,64 @@ impl Link {
     }
 }
 
-/// Walks the whole chain and reports the first place where it breaks; what
-/// follows a break cannot be judged.
+/// What a walk along the whole chain found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// The number of the last record that fits, 0 for none.
+    pub last: u64,
+    /// Its hash.
+    pub hash: String,
+    /// Whether a hash that was noted elsewhere is that of a record that fits.
+    pub has_expected: bool,
+    /// The first record that does not fit, and why.
+    pub fault: Option<(u64, String)>,
+}
+
+impl Store {
+    /// Walks the whole chain up to the first place where it breaks. `expect`
+    /// is the hash of a record, as somebody noted it elsewhere.
+    pub fn check_chain(&self, expect: Option<&str>) -> Result<Chain> {
+        self.with_connection(|conn| {
+            // One transaction, so that `head` is of the same moment.
+            conn.execute_batch("BEGIN")?;
+            let chain = walk(conn, expect);
+            conn.execute_batch("COMMIT")?;
+            chain
+        })
+    }
+}
+
+/// Reports the first place where the chain breaks, as a problem.
 pub(crate) fn check_chain(conn: &Connection) -> Result<Option<Problem>> {
+    let fault = walk(conn, None)?.fault;
+    Ok(fault.map(|(seq, detail)| Problem::Chain { seq, detail }))
+}
+
+/// What follows a break cannot be judged.
+fn walk(conn: &Connection, expect: Option<&str>) -> Result<Chain> {
     let mut statement = conn.prepare("SELECT seq, prev, hash, body FROM journal ORDER BY seq")?;
     let mut rows = statement.query([])?;
-    let (mut last, mut last_hash) = (0, Record::GENESIS.to_owned());
+    let hash = Record::GENESIS.to_owned();
+    let mut chain = Chain { last: 0, hash, has_expected: false, fault: None };
     while let Some(row) = rows.next()? {
         let link = Link::read(row)?;
-        if let Some(detail) = link.fault(last, &last_hash) {
-            return Ok(Some(Problem::Chain { seq: link.seq, detail }));
+        if let Some(detail) = link.fault(chain.last, &chain.hash) {
+            chain.fault = Some((link.seq, detail));
+            return Ok(chain);
         }
-        (last, last_hash) = (link.seq, link.hash);
+        (chain.last, chain.hash) = (link.seq, link.hash);
+        chain.has_expected |= expect == Some(chain.hash.as_str());
     }
     let (head_seq, head_hash) = head(conn)?;
-    let whole = (head_seq, head_hash) == (last, last_hash);
-    let detail = || format!("the journal ends at record {last}, but {head_seq} were written");
-    Ok((!whole).then(|| Problem::Chain { seq: last + 1, detail: detail() }))
+    if head_seq != chain.last {
+        let detail =
+            format!("the journal ends at record {}, but {head_seq} were written", chain.last);
+        chain.fault = Some((chain.last + 1, detail));
+    } else if head_hash != chain.hash {
+        let detail = "it is not the record that was written last".to_owned();
+        chain.fault = Some((chain.last, detail));
+    }
+    Ok(chain)
 }
 
 #[cfg(test)]

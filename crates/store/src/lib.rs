@@ -1,7 +1,7 @@
 //! The state directory: what fractal remembers between two commands.
 //!
-//! It holds the journal and the rows of sandboxes, layers, snapshots, runs and
-//! volumes in one SQLite file, and the directories that layers and volumes
+//! It holds the journal and the rows of sandboxes, layers, snapshots, runs,
+//! volumes and keys in one SQLite file, and the directories that layers and volumes
 //! live in. It knows nothing about what a path inside a sandbox means, and
 //! nothing about namespaces or processes beyond "is it still there".
 //!
@@ -20,6 +20,7 @@ mod census;
 mod error;
 mod gc;
 mod journal;
+mod keys;
 mod layers;
 mod open;
 mod read;
@@ -37,6 +38,8 @@ pub use captures::Captures;
 pub use census::Census;
 pub use error::{Result, StoreError};
 pub use gc::GcReport;
+pub use journal::Chain;
+pub use keys::KeyRow;
 pub use layers::LayerHold;
 pub use open::{Store, new_id, now_ms};
 pub use read::Reads;

@@ -4,9 +4,12 @@
 //! the latest commit; on a [`crate::Tx`] it sees the transaction's own writes.
 
 use crate::rows::{RECORD_COLUMNS, read_record};
-use crate::{ApplyRow, LayerRow, Result, RunRow, SandboxRow, SnapshotRow, Store, Tx, VolumeRow};
+use crate::{
+    ApplyRow, KeyRow, LayerRow, Result, RunRow, SandboxRow, SnapshotRow, Store, Tx, VolumeRow,
+};
 use fractal_model::{Id, Record};
 use rusqlite::{Connection, OptionalExtension, Params, Row};
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -21,20 +24,28 @@ pub trait Reads {
         self.ask(|conn| one(conn, &sql, [id.as_str()], SandboxRow::read))
     }
 
-    /// The sandbox with this name.
-    fn sandbox_named(&self, name: &str) -> Result<Option<SandboxRow>> {
-        let sql = sandbox_sql("WHERE name = ?1");
-        self.ask(|conn| one(conn, &sql, [name], SandboxRow::read))
+    /// The sandbox of a tenant with this name.
+    fn sandbox_named(&self, tenant: &str, name: &str) -> Result<Option<SandboxRow>> {
+        let sql = sandbox_sql("WHERE tenant = ?1 AND name = ?2");
+        self.ask(|conn| one(conn, &sql, [tenant, name], SandboxRow::read))
     }
 
-    /// The most recently touched sandbox that was made in this directory, but
-    /// for those that a verb made for itself.
-    fn latest_in(&self, directory: &Path) -> Result<Option<SandboxRow>> {
+    /// All sandboxes with this name, of whichever tenant, oldest first.
+    fn sandboxes_named(&self, name: &str) -> Result<Vec<SandboxRow>> {
+        let sql = sandbox_sql("WHERE name = ?1 ORDER BY created_ms, id");
+        self.ask(|conn| many(conn, &sql, [name], SandboxRow::read))
+    }
+
+    /// The sandboxes of a tenant that were made in this directory, the most
+    /// recently touched first, but for those that a verb made for itself.
+    fn latest_in(&self, tenant: &str, directory: &Path, limit: u32) -> Result<Vec<SandboxRow>> {
         let sql = sandbox_sql(
-            "WHERE directory = ?1 AND template NOT IN ('gate', 'stage') \
-             ORDER BY touched_ms DESC, id DESC LIMIT 1",
+            "WHERE directory = ?1 AND tenant = ?2 AND template NOT IN ('gate', 'stage') \
+             ORDER BY touched_ms DESC, id DESC LIMIT ?3",
         );
-        self.ask(|conn| one(conn, &sql, [directory.as_os_str().as_bytes()], SandboxRow::read))
+        let directory = directory.as_os_str().as_bytes();
+        let values = rusqlite::params![directory, tenant, limit];
+        self.ask(|conn| many(conn, &sql, values, SandboxRow::read))
     }
 
     /// All sandboxes, oldest first.
@@ -102,14 +113,27 @@ pub trait Reads {
 
     /// All volumes by name.
     fn volumes(&self) -> Result<Vec<VolumeRow>> {
-        let sql = format!("SELECT {} FROM volume ORDER BY name", VolumeRow::COLUMNS);
+        let sql = format!("SELECT {} FROM volume ORDER BY name, tenant", VolumeRow::COLUMNS);
         self.ask(|conn| many(conn, &sql, [], VolumeRow::read))
     }
 
-    /// One volume.
-    fn volume(&self, name: &str) -> Result<Option<VolumeRow>> {
-        let sql = format!("SELECT {} FROM volume WHERE name = ?1", VolumeRow::COLUMNS);
-        self.ask(|conn| one(conn, &sql, [name], VolumeRow::read))
+    /// One volume of a tenant.
+    fn volume(&self, tenant: &str, name: &str) -> Result<Option<VolumeRow>> {
+        let sql =
+            format!("SELECT {} FROM volume WHERE tenant = ?1 AND name = ?2", VolumeRow::COLUMNS);
+        self.ask(|conn| one(conn, &sql, [tenant, name], VolumeRow::read))
+    }
+
+    /// The key with this id.
+    fn key(&self, id: Id) -> Result<Option<KeyRow>> {
+        let sql = format!("SELECT {} FROM key WHERE id = ?1", KeyRow::COLUMNS);
+        self.ask(|conn| one(conn, &sql, [id.as_str()], KeyRow::read))
+    }
+
+    /// All keys, also those that have ended, oldest first.
+    fn keys(&self) -> Result<Vec<KeyRow>> {
+        let sql = format!("SELECT {} FROM key ORDER BY id", KeyRow::COLUMNS);
+        self.ask(|conn| many(conn, &sql, [], KeyRow::read))
     }
 
     /// Writes into reality that are on their way, oldest first.
@@ -139,6 +163,31 @@ pub trait Reads {
         self.ask(|conn| match sandbox {
             Some(id) => many(conn, &sql, rusqlite::params![limit, id.as_str()], read_record),
             None => many(conn, &sql, [limit], read_record),
+        })
+    }
+
+    /// Shows records one by one until there are no more, or until `wanted`
+    /// says that it has seen enough: those that follow number `after`, oldest
+    /// first, or all of them, newest first.
+    fn each_record(
+        &self,
+        after: Option<u64>,
+        mut wanted: impl FnMut(Record) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let (rest, number) = match after {
+            Some(seq) => ("WHERE seq > ?1 ORDER BY seq", seq.min(i64::MAX as u64)),
+            None => ("WHERE seq > ?1 ORDER BY seq DESC", 0),
+        };
+        let sql = format!("SELECT {RECORD_COLUMNS} FROM journal {rest}");
+        self.ask(|conn| {
+            let mut statement = conn.prepare_cached(&sql)?;
+            let mut rows = statement.query([number])?;
+            while let Some(row) = rows.next()? {
+                if wanted(read_record(row)?).is_break() {
+                    break;
+                }
+            }
+            Ok(())
         })
     }
 

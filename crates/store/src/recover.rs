@@ -79,6 +79,8 @@ fn record_lost(tx: &Tx<'_>, run: &RunRow) -> Result<()> {
     tx.append(RecordBody {
         time_ms: now_ms(),
         who: "owner".to_owned(),
+        key: None,
+        tenant: sandbox.as_ref().map(|row| row.tenant.clone()).filter(|own| !own.is_empty()),
         action: "run".to_owned(),
         place: directory.map(|directory| RecordBody::place_of(directory.as_bytes())),
         sandbox: Some(run.sandbox),

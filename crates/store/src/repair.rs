@@ -9,8 +9,8 @@ use crate::journal::Link;
 use crate::layers::SALVAGED;
 use crate::open::{DB, REPAIRED, beside, lock_home, make_private, publish, sync_directory};
 use crate::{
-    ApplyRow, LayerRow, Problem, Result, RunRow, SandboxRow, SnapshotRow, Store, StoreError,
-    VolumeRow, gc, new_id, now_ms, schema, tx, verify,
+    ApplyRow, KeyRow, LayerRow, Problem, Result, RunRow, SandboxRow, SnapshotRow, Store,
+    StoreError, VolumeRow, gc, new_id, now_ms, schema, tx, verify,
 };
 use fractal_model::{Record, RecordBody};
 use rusqlite::types::Value;
@@ -119,6 +119,9 @@ fn salvage(old: &Connection, new: &Connection, repair: &mut Repair) -> Result<()
     if has_table(old, "apply") {
         copy(old, new, repair, "apply", ApplyRow::COLUMNS, |row| ApplyRow::read(row).is_ok())?;
     }
+    if has_table(old, "key") {
+        copy(old, new, repair, "key", KeyRow::COLUMNS, |row| KeyRow::read(row).is_ok())?;
+    }
     // Captures are copied again when they are missing.
     let columns = "repaired_ms, seq, prev, hash, body";
     copy(old, new, repair, "journal_salvaged", columns, |_| true)?;
@@ -129,6 +132,12 @@ fn salvage(old: &Connection, new: &Connection, repair: &mut Repair) -> Result<()
 fn has_table(old: &Connection, name: &str) -> bool {
     let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1";
     old.query_row(sql, [name], |row| row.get::<_, u64>(0)).map_or(true, |count| count > 0)
+}
+
+/// The same for a column.
+fn has_column(old: &Connection, table: &str, name: &str) -> bool {
+    let sql = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = ?2";
+    old.query_row(sql, [table, name], |row| row.get::<_, u64>(0)).map_or(true, |count| count > 0)
 }
 
 /// Copies a table's readable rows. When the scan hits a damaged page, a scan
@@ -145,6 +154,11 @@ fn copy(
     let slots = vec!["?"; count].join(",");
     let insert = format!("INSERT OR IGNORE INTO {table} ({columns}) VALUES ({slots})");
     let mut insert = new.prepare(&insert)?;
+    // Before version 3 everything was the local user's.
+    let columns = match has_column(old, table, "tenant") {
+        true => columns.to_owned(),
+        false => columns.replace("tenant", "''"),
+    };
     for direction in ["ASC", "DESC"] {
         let query = format!("SELECT {columns} FROM {table} NOT INDEXED ORDER BY rowid {direction}");
         let whole = each_row(old, &query, |row| {
@@ -249,6 +263,8 @@ fn record_repair(home: &Path, new: &Connection, repair: &Repair) -> Result<()> {
     let body = RecordBody {
         time_ms: now_ms(),
         who: "owner".to_owned(),
+        key: None,
+        tenant: None,
         action: "repair".to_owned(),
         place: None,
         sandbox: None,

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 pub struct SandboxRow {
     /// Its id.
     pub id: Id,
-    /// Its name; unique among the sandboxes that exist.
+    /// Its name; unique among the sandboxes of its tenant that exist.
     pub name: String,
     /// Where promote goes; `None` is reality. May name a dropped sandbox.
     pub parent: Option<Id>,
@@ -41,6 +41,8 @@ pub struct SandboxRow {
     pub fork_ctime_ns: i64,
     /// Grows with every move of `top`; a claim compares and swaps it.
     pub epoch: u64,
+    /// Whose it is; empty for the local user's.
+    pub tenant: String,
 }
 
 /// A layer as it is stored.
@@ -95,15 +97,17 @@ pub struct RunRow {
 /// A volume as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeRow {
-    /// Its name, and the name of its directory.
+    /// Its name; unique within its tenant.
     pub name: Name,
     /// When it was made.
     pub created_ms: u64,
+    /// Whose it is; empty for the local user's.
+    pub tenant: String,
 }
 
 impl SandboxRow {
     pub(crate) const COLUMNS: &str = "id, name, parent, base, top, policy, template, mounts, \
-         directory, created_ms, touched_ms, ttl_ms, fork_ctime_ns, epoch";
+         directory, created_ms, touched_ms, ttl_ms, fork_ctime_ns, epoch, tenant";
 
     pub(crate) fn read(row: &Row<'_>) -> Result<SandboxRow> {
         Ok(SandboxRow {
@@ -121,6 +125,7 @@ impl SandboxRow {
             ttl_ms: row.get(11)?,
             fork_ctime_ns: row.get(12)?,
             epoch: row.get(13)?,
+            tenant: row.get(14)?,
         })
     }
 }
@@ -169,12 +174,12 @@ impl RunRow {
 }
 
 impl VolumeRow {
-    pub(crate) const COLUMNS: &str = "name, created_ms";
+    pub(crate) const COLUMNS: &str = "name, created_ms, tenant";
 
     pub(crate) fn read(row: &Row<'_>) -> Result<VolumeRow> {
         let text: String = row.get(0)?;
         let name = Name::parse(&text).map_err(|error| unreadable(0, error))?;
-        Ok(VolumeRow { name, created_ms: row.get(1)? })
+        Ok(VolumeRow { name, created_ms: row.get(1)?, tenant: row.get(2)? })
     }
 }
 

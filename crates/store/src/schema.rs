@@ -5,7 +5,7 @@
 //! linked into place when it is complete, so that `state.db` either does not
 //! exist or has all its tables, however many processes create it at once.
 
-use crate::{Result, StoreError};
+use crate::{Result, StoreError, answers};
 use fractal_model::Record;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The version of the state directory this program writes.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 
 /// Length of the write-ahead log at which it is moved into the database. The
 /// first process after a quiet time reads the whole log, so a short log keeps
@@ -130,12 +130,79 @@ CREATE TABLE capture (
 CREATE INDEX capture_layer ON capture(layer);
 ";
 
+/// What version 3 added: keys, and to whom things belong. Names are unique
+/// within a tenant, and SQLite cannot change what is unique in a table, so
+/// two of them are written anew. `tenant` is empty for the local user.
+const TABLES_3: &str = "
+CREATE TABLE key (
+    id              TEXT PRIMARY KEY NOT NULL,
+    name            TEXT NOT NULL,
+    role            TEXT NOT NULL,
+    policy          TEXT NOT NULL,
+    tenant          TEXT,
+    scope           TEXT NOT NULL,
+    rate_per_minute INTEGER,
+    concurrent      INTEGER,
+    created_ms      INTEGER NOT NULL,
+    expires_ms      INTEGER,
+    revoked_ms      INTEGER,
+    secret_hash     TEXT NOT NULL,
+    old_hash        TEXT,
+    old_until_ms    INTEGER
+) STRICT;
+CREATE UNIQUE INDEX key_name ON key(ifnull(tenant, ''), name) WHERE revoked_ms IS NULL;
+
+CREATE TABLE sandbox_3 (
+    id            TEXT PRIMARY KEY NOT NULL,
+    name          TEXT NOT NULL,
+    parent        TEXT,
+    base          TEXT REFERENCES layer(id),
+    top           TEXT NOT NULL REFERENCES layer(id),
+    policy        TEXT NOT NULL,
+    template      TEXT NOT NULL,
+    mounts        TEXT NOT NULL,
+    directory     BLOB NOT NULL,
+    created_ms    INTEGER NOT NULL,
+    touched_ms    INTEGER NOT NULL,
+    ttl_ms        INTEGER,
+    fork_ctime_ns INTEGER NOT NULL,
+    epoch         INTEGER NOT NULL,
+    tenant        TEXT NOT NULL,
+    UNIQUE (tenant, name)
+) STRICT;
+INSERT INTO sandbox_3 SELECT id, name, parent, base, top, policy, template, mounts, directory,
+    created_ms, touched_ms, ttl_ms, fork_ctime_ns, epoch, '' FROM sandbox;
+DROP TABLE sandbox;
+ALTER TABLE sandbox_3 RENAME TO sandbox;
+CREATE INDEX sandbox_name ON sandbox(name);
+CREATE INDEX sandbox_parent ON sandbox(parent);
+CREATE INDEX sandbox_base ON sandbox(base);
+CREATE INDEX sandbox_top ON sandbox(top);
+CREATE INDEX sandbox_directory ON sandbox(directory, touched_ms);
+
+CREATE TABLE volume_3 (
+    name        TEXT NOT NULL,
+    created_ms  INTEGER NOT NULL,
+    tenant      TEXT NOT NULL,
+    PRIMARY KEY (tenant, name)
+) STRICT;
+INSERT INTO volume_3 SELECT name, created_ms, '' FROM volume;
+DROP TABLE volume;
+ALTER TABLE volume_3 RENAME TO volume;
+
+ALTER TABLE apply ADD COLUMN tenant TEXT NOT NULL DEFAULT '';
+";
+
 /// Fills the empty file at `path` with all tables.
 pub(crate) fn create(path: &Path) -> Result<Connection> {
     let conn = Connection::open(path)?;
-    conn.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE;")?;
-    conn.execute_batch(TABLES)?;
-    conn.execute_batch(TABLES_2)?;
+    // A table that others refer to is written anew on the way.
+    conn.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF; \
+         BEGIN IMMEDIATE;",
+    )?;
+    // Built as an old one becomes a new one, so that both have the same columns.
+    [TABLES, TABLES_2, TABLES_3, answers::TABLE].iter().try_for_each(|sql| conn.execute_batch(sql))?;
     conn.execute("INSERT INTO head VALUES (1, 0, ?1)", [Record::GENESIS])?;
     conn.pragma_update(None, "user_version", FORMAT_VERSION)?;
     conn.execute_batch("COMMIT")?;
@@ -193,14 +260,16 @@ fn version(conn: &Connection) -> Result<u32> {
 
 /// Adds what later versions added, in one transaction.
 fn bring_up_to_date(conn: &Connection) -> Result<()> {
-    conn.execute_batch("PRAGMA synchronous = FULL; BEGIN IMMEDIATE")?;
+    conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE")?;
     // Another process may have been here while we waited for the lock.
-    let added = version(conn).and_then(|found| match found {
-        1 => {
-            conn.execute_batch(TABLES_2)?;
-            Ok(conn.pragma_update(None, "user_version", FORMAT_VERSION)?)
-        }
-        _ => Ok(()),
+    let added = version(conn).and_then(|found| {
+        let missing: &[&str] = match found {
+            1 => &[TABLES_2, TABLES_3, answers::TABLE],
+            2 => &[TABLES_3, answers::TABLE],
+            _ => return Ok(()),
+        };
+        missing.iter().try_for_each(|sql| conn.execute_batch(sql))?;
+        Ok(conn.pragma_update(None, "user_version", FORMAT_VERSION)?)
     });
     conn.execute_batch(if added.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     added

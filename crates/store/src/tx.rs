@@ -82,7 +82,7 @@ impl Tx<'_> {
         self.require_layer(row.top)?;
         row.base.map_or(Ok(()), |base| self.require_layer(base))?;
         let sql = format!(
-            "INSERT INTO sandbox ({}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14)",
+            "INSERT INTO sandbox ({}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15)",
             SandboxRow::COLUMNS
         );
         let values = params![
@@ -100,12 +100,13 @@ impl Tx<'_> {
             row.ttl_ms,
             row.fork_ctime_ns,
             row.epoch,
+            row.tenant,
         ];
         self.insert("sandbox", &row.name, &sql, values)
     }
 
-    /// Writes everything about a sandbox but `id`, `top`, `epoch` and when it
-    /// was made; `top` and `epoch` move only through [`Tx::set_top`].
+    /// Writes everything about a sandbox but `id`, `tenant`, `top`, `epoch` and
+    /// when it was made; `top` and `epoch` move only through [`Tx::set_top`].
     pub fn update_sandbox(&self, row: &SandboxRow) -> Result<()> {
         row.base.map_or(Ok(()), |base| self.require_layer(base))?;
         let sql = "UPDATE sandbox SET name = ?2, parent = ?3, base = ?4, policy = ?5, \
@@ -237,20 +238,22 @@ impl Tx<'_> {
 
     /// Adds a volume.
     pub fn insert_volume(&self, row: &VolumeRow) -> Result<()> {
-        let sql = "INSERT INTO volume (name, created_ms) VALUES (?1, ?2)";
-        self.insert("volume", &row.name, sql, params![row.name.as_str(), row.created_ms])
+        let sql = "INSERT INTO volume (name, created_ms, tenant) VALUES (?1, ?2, ?3)";
+        let values = params![row.name.as_str(), row.created_ms, row.tenant];
+        self.insert("volume", &row.name, sql, values)
     }
 
     /// Forgets a volume; returns whether it was there.
-    pub fn delete_volume(&self, name: &str) -> Result<bool> {
-        Ok(self.run("DELETE FROM volume WHERE name = ?1", [name])? > 0)
+    pub fn delete_volume(&self, tenant: &str, name: &str) -> Result<bool> {
+        let sql = "DELETE FROM volume WHERE tenant = ?1 AND name = ?2";
+        Ok(self.run(sql, [tenant, name])? > 0)
     }
 
     pub(crate) fn run(&self, sql: &str, params: impl Params) -> Result<usize> {
         Ok(self.conn.prepare_cached(sql)?.execute(params)?)
     }
 
-    fn insert(
+    pub(crate) fn insert(
         &self,
         what: &'static str,
         name: impl ToString,
@@ -269,13 +272,13 @@ fn text(id: &Option<Id>) -> Option<&str> {
     id.as_ref().map(Id::as_str)
 }
 
-fn json(value: &impl serde::Serialize) -> Result<String> {
+pub(crate) fn json(value: &impl serde::Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|error| {
         StoreError::Refused(fractal_model::Error::internal(format!("cannot write JSON: {error}")))
     })
 }
 
-fn found(changed: usize, what: &'static str, id: Id) -> Result<()> {
+pub(crate) fn found(changed: usize, what: &'static str, id: Id) -> Result<()> {
     if changed > 0 { Ok(()) } else { Err(StoreError::not_found(what, id)) }
 }
 
@@ -319,6 +322,7 @@ mod tests {
         let row = VolumeRow {
             name: fractal_model::Name::parse("v").expect("a good name"),
             created_ms: 1,
+            tenant: String::new(),
         };
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             store.transact_relaxed(|tx| -> Result<()> {

@@ -116,9 +116,9 @@ impl Store {
         let mut problems: Vec<Problem> =
             gone.map(|layer| Problem::LayerDirectory { layer }).collect();
         problems.extend(self.ask(missing_rows)?);
-        let volumes = self.volumes()?.into_iter().map(|volume| volume.name);
-        let gone = volumes.filter(|name| !self.volume_data(name).is_dir());
-        problems.extend(gone.map(|name| Problem::VolumeDirectory { volume: name.to_string() }));
+        let volumes = self.volumes()?.into_iter();
+        let gone = volumes.filter(|row| !self.volume_data(&row.tenant, &row.name).is_dir());
+        problems.extend(gone.map(|row| Problem::VolumeDirectory { volume: row.name.to_string() }));
         problems.extend(self.check_applies()?);
         let mut unlisted = self.ask(|conn| gc::unlisted(conn, &self.layers_dir()))?;
         unlisted.extend(self.ask(|conn| gc::unlisted_volumes(conn, &self.volumes_dir()))?);
@@ -182,6 +182,7 @@ fn check_rows(conn: &Connection) -> Result<()> {
     plain.runs()?;
     plain.volumes()?;
     plain.applies()?;
+    plain.keys()?;
     Ok(())
 }
 

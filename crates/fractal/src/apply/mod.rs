@@ -205,6 +205,7 @@ fn begin(
         undoes,
         undone_by: None,
         kept: true,
+        tenant: job.record.tenant.clone().unwrap_or_default(),
     };
     let start = Instant::now();
     loop {

@@ -193,6 +193,8 @@ fn lost(row: &ApplyRow) -> RecordBody {
     RecordBody {
         time_ms: now_ms(),
         who: "owner".to_owned(),
+        key: None,
+        tenant: Some(row.tenant.clone()).filter(|tenant| !tenant.is_empty()),
         action: if row.undoes.is_some() { "undo" } else { "promote" }.to_owned(),
         place: Some(RecordBody::place_of(row.root.as_os_str().as_bytes())),
         sandbox: row.sandbox,

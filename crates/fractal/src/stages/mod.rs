@@ -67,13 +67,18 @@ pub fn row_name(line: &Line, at: usize) -> String {
 pub fn named(engine: &Engine, caller: &Caller, name: &str) -> Result<Option<SandboxRow>> {
     let line = caller.config.line();
     let at = line.as_ref().and_then(|line| line.position(name));
-    line.zip(at).map_or(Ok(None), |(line, at)| find(engine, &line, at))
+    line.zip(at).map_or(Ok(None), |(line, at)| find(engine, caller, &line, at))
 }
 
 /// A stage's sandbox, if something ever came to it.
-pub fn find(engine: &Engine, line: &Line, at: usize) -> Result<Option<SandboxRow>> {
+pub fn find(
+    engine: &Engine,
+    caller: &Caller,
+    line: &Line,
+    at: usize,
+) -> Result<Option<SandboxRow>> {
     let name = row_name(line, at);
-    match engine.store.sandbox_named(&name)? {
+    match engine.store.sandbox_named(caller.reach.home(), &name)? {
         Some(row) if !is_stage(&row) => Err(Error::new(
             Code::Exists,
             format!("a sandbox has the name of the stage `{}`: {name}", line.stages[at].name),
@@ -91,7 +96,7 @@ pub fn row(engine: &Engine, caller: &Caller, line: &Line, at: usize) -> Result<S
         }
         _ => None,
     };
-    let Some(found) = find(engine, line, at)? else {
+    let Some(found) = find(engine, caller, line, at)? else {
         return make(engine, caller, line, at, parent);
     };
     if found.parent == parent {
@@ -127,6 +132,7 @@ fn make(
         ttl_ms: None,
         fork_ctime_ns: stale::file_clock_ns(engine.home()),
         epoch: 0,
+        tenant: caller.reach.home().to_owned(),
     };
     engine.store.new_layer_dir(row.top)?;
     let written = engine.store.transact(|tx| {

@@ -76,6 +76,7 @@ fn check_base(
         let _ = engine.store.discard_layer(base.top);
         return Err(error.into());
     }
+    let caller = &caller.for_steps_in(&base);
     let said = run_checks(engine, caller, &base.name, &judging.checks, judging.repeat);
     drop::forget(engine, &base)?;
     said

@@ -16,6 +16,8 @@ enum Side {
 }
 
 pub fn copy(engine: &Engine, caller: &Caller, from: &str, to: &str) -> Result<ArchiveReply> {
+    // One of both sides is always the host's.
+    engine.refuse_host_path(caller, "copy")?;
     match (side(engine, caller, from)?, side(engine, caller, to)?) {
         (Side::Sandbox(row, path), Side::Host(host)) => out(engine, caller, &row, &path, &host),
         (Side::Host(host), Side::Sandbox(row, path)) => {

@@ -1,5 +1,6 @@
 //! `drop`: forget sandboxes. Legal in every state, and twice; records stay.
 
+use crate::reach::Seen;
 use crate::{Caller, Config, Engine, Line, living, record, stages};
 use fractal_model::{Error, Id, RecordBody, Reply, Result};
 use fractal_store::{Reads, RunRow, SandboxRow, Tx, process_start};
@@ -18,7 +19,7 @@ pub fn drop(engine: &Engine, caller: &Caller, selectors: &[String], force: bool)
     for selector in selectors {
         match engine.find(caller, Some(selector)) {
             Ok(row) => rows.push(row),
-            Err(error) => match remembered(engine, selector)? {
+            Err(error) => match remembered(engine, caller, selector)? {
                 Some(_) => dropped.push(selector.clone()),
                 None if force => {}
                 None => return Err(error),
@@ -50,11 +51,14 @@ fn refuse_stage(row: &SandboxRow) -> Result<()> {
 }
 
 /// The id of a sandbox that was dropped, from its name or id.
-pub fn remembered(engine: &Engine, text: &str) -> Result<Option<Id>> {
+pub fn remembered(engine: &Engine, caller: &Caller, text: &str) -> Result<Option<Id>> {
     const LOOK_BACK: u64 = 2_000;
     let records = engine.store.journal(None, LOOK_BACK)?;
+    let seen = Seen::new(engine, caller)?;
     let matches = |body: &RecordBody| {
-        body.name.as_deref() == Some(text) || body.sandbox.is_some_and(|id| id.as_str() == text)
+        let is_named = body.name.as_deref() == Some(text)
+            || body.sandbox.is_some_and(|id| id.as_str() == text);
+        is_named && seen.has(body)
     };
     Ok(records
         .into_iter()

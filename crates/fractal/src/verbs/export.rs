@@ -44,6 +44,7 @@ pub fn export(
     selector: Option<&str>,
     to: &Path,
 ) -> Result<ArchiveReply> {
+    engine.refuse_host_path(caller, "export")?;
     #[cfg(feature = "virtual")]
     if let Some(form) = super::tree::Form::to(to) {
         return super::tree::export(engine, caller, selector, to, form);

@@ -31,11 +31,12 @@ pub fn fork(
         .map(Name::parse)
         .transpose()?
         .map_or_else(|| names::for_id(id), |name| name.to_string());
-    if engine.store.sandbox_named(&name)?.is_some() {
+    if engine.store.sandbox_named(&parent.tenant, &name)?.is_some() {
         return Err(Error::new(Code::Exists, format!("there is already a sandbox `{name}`"))
             .hint("choose another name, or `fractal drop` that one"));
     }
     let template = template_for(&parent, world)?;
+    engine.require_child_within(caller, &template)?;
     // A stage is for ever, a fork of it is not.
     let ttl_of_parent = match is_stage(&parent) {
         true => Some(caller.config.ttl_ms()?),
@@ -58,6 +59,7 @@ pub fn fork(
             ttl_ms: ttl_ms.or(ttl_of_parent),
             fork_ctime_ns: parent.fork_ctime_ns,
             epoch: 0,
+            tenant: parent.tenant.clone(),
         };
         engine.store.new_layer_dir(child.top)?;
         let mut body = record(caller, "fork", Some(parent));
@@ -73,7 +75,7 @@ pub fn fork(
         }
         written.map(|_| child)
     })?;
-    super::list::info(engine, &child)
+    super::list::info(engine, caller, &child)
 }
 
 /// The parent's template, or the one that differs in its world alone.

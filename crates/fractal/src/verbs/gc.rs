@@ -12,7 +12,7 @@ pub fn gc(
     dry_run: bool,
     undo_ms: Option<u64>,
 ) -> Result<GcReply> {
-    let expired = expired(engine)?;
+    let expired = engine.in_reach(caller, expired(engine)?)?;
     let mut reply = GcReply {
         expired: expired.iter().map(|row| row.name.clone()).collect(),
         ..GcReply::default()
@@ -23,7 +23,12 @@ pub fn gc(
             super::drop::drop_row(engine, caller, row)?;
         }
     }
-    free_kept(engine, dry_run, undo_ms, &mut reply)?;
+    free_kept(engine, caller, dry_run, undo_ms, &mut reply)?;
+    // What nobody owns is the local user's to collect: its size would tell
+    // of others.
+    if !caller.reach.is_everything() {
+        return Ok(reply);
+    }
     if let Some(undo_ms) = undo_ms.filter(|_| !dry_run) {
         abandon(engine, undo_ms)?;
     }
@@ -38,12 +43,14 @@ pub fn gc(
 /// asked. What was written stays known.
 fn free_kept(
     engine: &Engine,
+    caller: &Caller,
     dry_run: bool,
     undo_ms: Option<u64>,
     reply: &mut GcReply,
 ) -> Result<()> {
     let oldest = undo_ms.map_or(0, |age| now_ms().saturating_sub(age));
-    for row in engine.store.applies()?.into_iter().filter(|row| row.kept && row.is_over()) {
+    for row in engine.applies_in_reach(caller)?.into_iter().filter(|row| row.kept && row.is_over())
+    {
         let bytes = engine.store.undo_size(row.id)?;
         if row.undone_by.is_none() && row.created_ms >= oldest {
             reply.undo_bytes += bytes;
@@ -90,7 +97,10 @@ fn expired(engine: &Engine) -> Result<Vec<SandboxRow>> {
 /// Drops what has expired, on the way of other verbs. What fails now is tried
 /// again next time.
 pub fn expire(engine: &Engine, caller: &Caller) {
+    // Who happens to come by is not told to whose sandbox it was.
+    let owner = Caller::owner(&caller.directory);
+    let who = if caller.reach.is_everything() { caller } else { &owner };
     for row in expired(engine).unwrap_or_default() {
-        let _ = super::drop::drop_row(engine, caller, &row);
+        let _ = super::drop::drop_row(engine, who, &row);
     }
 }

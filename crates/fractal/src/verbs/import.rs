@@ -29,6 +29,7 @@ pub fn import(
     from: &Path,
     name: Option<&str>,
 ) -> Result<SandboxInfo> {
+    engine.refuse_host_path(caller, "import")?;
     let path = caller.directory.join(from);
     #[cfg(feature = "virtual")]
     if let Some(form) = super::tree::Form::from(&path) {
@@ -65,7 +66,7 @@ pub fn import(
         let _ = engine.store.discard_base(row.id);
         return Err(error);
     }
-    super::list::info(engine, &row)
+    super::list::info(engine, caller, &row)
 }
 
 fn read_manifest<R: Read>(entry: Option<tar::Entry<'_, R>>, path: &Path) -> Result<Manifest> {
@@ -101,12 +102,13 @@ pub fn named_row(
     own: Option<&str>,
     policy: &Policy,
 ) -> Result<SandboxRow> {
+    engine.require_new_within(caller, "clone")?;
     let id = new_id();
     let wanted = match name.or(own) {
         Some(wanted) => Name::parse(wanted)?.to_string(),
         None => names::for_id(id),
     };
-    let taken = engine.store.sandbox_named(&wanted)?.is_some();
+    let taken = engine.store.sandbox_named(caller.reach.home(), &wanted)?.is_some();
     let name = match (taken, name) {
         (false, _) => wanted,
         (true, None) => names::for_id(id),
@@ -134,6 +136,7 @@ pub fn named_row(
         ttl_ms: Some(caller.config.ttl_ms()?),
         fork_ctime_ns: stale::file_clock_ns(engine.home()),
         epoch: 0,
+        tenant: caller.reach.home().to_owned(),
     })
 }
 

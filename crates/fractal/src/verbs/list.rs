@@ -1,23 +1,22 @@
 //! `list`: what sandboxes there are.
 
-use crate::Engine;
+use crate::{Caller, Engine};
 use fractal_model::{ListReply, Result, SandboxInfo, format_iso_ms};
 use fractal_store::{Reads, SandboxRow};
 
-pub fn list(engine: &Engine) -> Result<ListReply> {
-    let rows = engine.store.sandboxes()?;
-    let sandboxes = rows.iter().map(|row| info(engine, row)).collect::<Result<_>>()?;
+pub fn list(engine: &Engine, caller: &Caller) -> Result<ListReply> {
+    let rows = engine.in_reach(caller, engine.store.sandboxes()?)?;
+    let sandboxes = rows.iter().map(|row| info(engine, caller, row)).collect::<Result<_>>()?;
     Ok(ListReply { sandboxes })
 }
 
 /// One sandbox as every surface shows it.
-pub fn info(engine: &Engine, row: &SandboxRow) -> Result<SandboxInfo> {
-    let parent = match row.parent {
-        None => None,
+pub fn info(engine: &Engine, caller: &Caller, row: &SandboxRow) -> Result<SandboxInfo> {
+    let parent = match row.parent.map(|id| engine.store.sandbox(id)).transpose()?.flatten() {
+        Some(parent) if engine.reaches(caller, &parent)? => Some(parent.name),
         // A dropped parent has no name any more, but promotion still knows it.
-        Some(id) => {
-            Some(engine.store.sandbox(id)?.map_or_else(|| id.to_string(), |parent| parent.name))
-        }
+        // One out of reach shows as a dropped one does.
+        _ => row.parent.map(|id| id.to_string()),
     };
     let state = if engine.is_running(row.id)? { "running" } else { "idle" };
     Ok(SandboxInfo {

@@ -1,5 +1,6 @@
 //! `log`: the journal, newest first.
 
+use crate::reach::Seen;
 use crate::{Caller, Engine};
 use fractal_model::{Id, LogReply, Record, RecordBody, Result};
 use fractal_store::Reads;
@@ -20,9 +21,11 @@ pub struct Asked<'a> {
 pub fn log(engine: &Engine, caller: &Caller, asked: &Asked<'_>) -> Result<LogReply> {
     let sandbox = asked.sandbox.map(|text| sandbox_id(engine, caller, text)).transpose()?;
     let limit = asked.limit.unwrap_or(RECORDS).min(RECORDS_MAX);
+    let seen = Seen::new(engine, caller)?;
     let here = asked.here.then(|| Here::new(engine, caller)).transpose()?;
     let is_wanted = |record: &Record| {
-        here.as_ref().is_none_or(|here| here.has(&record.body))
+        seen.has(&record.body)
+            && here.as_ref().is_none_or(|here| here.has(&record.body))
             && !(asked.whole && record.body.is_part())
     };
     // What is asked for may lie far behind others' records.
@@ -67,6 +70,6 @@ impl Here {
 fn sandbox_id(engine: &Engine, caller: &Caller, text: &str) -> Result<Id> {
     match engine.find(caller, Some(text)) {
         Ok(row) => Ok(row.id),
-        Err(error) => super::drop::remembered(engine, text)?.ok_or(error),
+        Err(error) => super::drop::remembered(engine, caller, text)?.ok_or(error),
     }
 }

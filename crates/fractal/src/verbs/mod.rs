@@ -1,6 +1,7 @@
 //! One file per verb.
 
 pub mod attempt;
+pub mod audit;
 pub mod compare;
 pub mod copy;
 pub mod diff;
@@ -10,6 +11,7 @@ pub mod fork;
 pub mod gc;
 pub mod guard;
 pub mod import;
+pub mod key;
 pub mod list;
 pub mod log;
 pub mod promote;

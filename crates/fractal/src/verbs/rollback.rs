@@ -27,7 +27,8 @@ pub fn rollback(
         let target = target(engine, &row, to)?;
         match move_top(engine, caller, &row, to, target) {
             Ok(()) => {
-                return super::list::info(engine, &engine.find(caller, Some(row.id.as_str()))?);
+                let row = engine.find(caller, Some(row.id.as_str()))?;
+                return super::list::info(engine, caller, &row);
             }
             // A new run came between, or somebody else sealed it.
             Err(Failed::Race(_)) if start.elapsed() < PATIENCE => {}

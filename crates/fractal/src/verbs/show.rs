@@ -7,9 +7,10 @@ use fractal_store::Reads;
 pub fn show(engine: &Engine, caller: &Caller, selector: Option<&str>) -> Result<ShowReply> {
     let row = engine.find(caller, selector)?;
     let snapshots = engine.store.snapshots(row.id)?.iter().map(super::snapshot::info).collect();
-    let children = engine.store.children(row.id)?.into_iter().map(|child| child.name).collect();
+    let children = engine.in_reach(caller, engine.store.children(row.id)?)?;
+    let children = children.into_iter().map(|child| child.name).collect();
     Ok(ShowReply {
-        info: super::list::info(engine, &row)?,
+        info: super::list::info(engine, caller, &row)?,
         base_kind: stale::base_kind(engine, &row)?,
         depth: engine.store.stack(row.top)?.len() - 1,
         snapshots,

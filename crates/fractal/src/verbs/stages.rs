@@ -6,12 +6,14 @@ use crate::config::{Line, Stage};
 use crate::stages;
 use crate::stages::history::{History, Landing};
 use crate::{Caller, Engine};
-use fractal_model::{Error, Pending, Result, StageReport, StagesReply, format_iso_ms};
+use fractal_model::{Error, Pending, Result, Scope, StageReport, StagesReply, format_iso_ms};
 use fractal_store::now_ms;
 use std::collections::BTreeSet;
 
 pub fn stages(engine: &Engine, caller: &Caller) -> Result<StagesReply> {
-    let line = caller.config.line().ok_or_else(|| {
+    // Who sees a part of the sandboxes does not see what all of them became.
+    let line = caller.config.line().filter(|_| caller.reach.scope == Scope::All);
+    let line = line.ok_or_else(|| {
         Error::not_found("this project has no stages but its directory").hint(
             "write some as [[stage]] in its fractal.toml; `fractal help` and the guide say how",
         )
@@ -19,15 +21,20 @@ pub fn stages(engine: &Engine, caller: &Caller) -> Result<StagesReply> {
     let mut reports = Vec::new();
     let mut before: Option<(&Stage, History)> = None;
     for (at, stage) in line.stages.iter().enumerate() {
-        let (name, history) = read(engine, &line, at)?;
+        let (name, history) = read(engine, caller, &line, at)?;
         reports.push(report(stage, name, &history, before.as_ref()));
         before = Some((stage, history));
     }
     Ok(StagesReply { stages: reports })
 }
 
-fn read(engine: &Engine, line: &Line, at: usize) -> Result<(Option<String>, History)> {
-    match stages::find(engine, line, at)? {
+fn read(
+    engine: &Engine,
+    caller: &Caller,
+    line: &Line,
+    at: usize,
+) -> Result<(Option<String>, History)> {
+    match stages::find(engine, caller, line, at)? {
         None => Ok((None, History::default())),
         Some(row) => Ok((Some(row.name.clone()), stages::history(engine, &row)?)),
     }

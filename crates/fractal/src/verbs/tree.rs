@@ -155,7 +155,7 @@ pub fn import(
         let _ = engine.store.discard_base(row.id);
         return Err(error);
     }
-    super::list::info(engine, &row)
+    super::list::info(engine, caller, &row)
 }
 
 fn read(vfs: &Vfs, at: &SandboxPath, path: &Path, form: Form) -> Result<()> {

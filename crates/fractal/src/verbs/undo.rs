@@ -19,7 +19,7 @@ pub fn undo(
     promotion: Option<&str>,
     dry_run: bool,
 ) -> Result<PromoteReply> {
-    let rows = engine.store.applies()?;
+    let rows = engine.applies_in_reach(caller)?;
     let row = find(engine, &rows, promotion, &caller.directory)?;
     require_undoable(row)?;
     let inverse = inverse(engine, row)?;
@@ -135,6 +135,7 @@ fn body(caller: &Caller, row: &ApplyRow, inverse: &Inverse) -> RecordBody {
     RecordBody {
         sandbox: of.sandbox,
         name: of.name.clone(),
+        tenant: Some(row.tenant.clone()).filter(|tenant| !tenant.is_empty()),
         detail: json!({ "undoes": row.id }),
         ..record(caller, "undo", None)
     }

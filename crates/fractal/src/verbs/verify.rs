@@ -5,7 +5,7 @@ use fractal_model::{Code, Error, Result, VerifyReply};
 use fractal_store::Reads;
 
 pub fn verify(engine: &Engine, caller: &Caller, promotion: Option<&str>) -> Result<VerifyReply> {
-    let rows = engine.store.applies()?;
+    let rows = engine.applies_in_reach(caller)?;
     let row = super::undo::find(engine, &rows, promotion, &caller.directory)?;
     let checked = attest::check(engine, row.id)?;
     let byproduct = &checked.statement["predicate"]["runDetails"]["byproducts"][0]["annotations"];

@@ -5,10 +5,13 @@
 
 use super::promote::stage::candidate;
 use crate::{Caller, Engine, record};
-use fractal_model::{Code, Error, Result, Vote, VoteReply};
+use fractal_model::{Code, Error, Result, Scope, Vote, VoteReply};
 use serde_json::json;
 
 pub fn vote(engine: &Engine, caller: &Caller, asked: &Vote, approved: bool) -> Result<VoteReply> {
+    if matches!(caller.reach.scope, Scope::Sandbox(_)) {
+        engine.require_target_within(caller, None)?;
+    }
     let step = candidate(engine, caller, asked)?;
     let (stage, from) = (step.stage().name.clone(), step.from());
     let weighed = step.weigh()?;

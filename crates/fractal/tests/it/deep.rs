@@ -20,7 +20,7 @@ impl World {
     /// How many layers it stands on, its top included.
     fn depth(&self, sandbox: &str) -> usize {
         let store = Store::open(self.engine.home()).unwrap();
-        let row = store.sandbox_named(sandbox).unwrap().unwrap();
+        let row = store.sandbox_named("", sandbox).unwrap().unwrap();
         store.stack(row.top).unwrap().len()
     }
 

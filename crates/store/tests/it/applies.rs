@@ -18,6 +18,7 @@ fn row(root: &str) -> ApplyRow {
         undoes: None,
         undone_by: None,
         kept: true,
+        tenant: String::new(),
     }
 }
 

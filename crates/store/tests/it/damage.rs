@@ -85,8 +85,8 @@ fn a_sound_home_is_left_as_it_is() {
 fn full_home() -> (TempDir, usize) {
     let home = home();
     let store = open(&home);
-    let volume = VolumeRow { name: name("v"), created_ms: 1 };
-    store.new_volume_dir(&volume.name).unwrap();
+    let volume = VolumeRow { name: name("v"), created_ms: 1, tenant: String::new() };
+    store.new_volume_dir("", &volume.name).unwrap();
     store.transact(|tx| tx.insert_volume(&volume)).unwrap();
     for index in 0..150 {
         let row = add_sandbox(&store, &format!("s{index}"), None);
@@ -212,7 +212,7 @@ fn missing_directories_and_rows_are_reported_and_nothing_is_deleted() {
     ];
     assert_eq!(repair.problems, expect);
     assert!(store.layer_dir(unlisted).exists());
-    assert!(store.sandbox_named("x").unwrap().is_some());
+    assert!(store.sandbox_named("", "x").unwrap().is_some());
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Opening: first use by many at once, versions, homes that cannot be.
 
 use crate::support::{child, home, open, wait_all};
-use fractal_model::{Code, Error};
-use fractal_store::{FORMAT_VERSION, Reads, Store, StoreError};
+use fractal_model::{Code, Error, Record};
+use fractal_store::{FORMAT_VERSION, Reads, SandboxRow, Store, StoreError, new_id};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -67,29 +67,99 @@ fn a_home_made_by_a_newer_fractal_is_refused_and_left_alone() {
     drop(conn);
     for error in [Store::open(home.path()).err(), Store::repair(home.path()).err()] {
         let error = error.expect("a newer format is refused");
-        assert!(matches!(error, StoreError::Newer { found: 8, known: 2 }), "{error:?}");
+        assert!(matches!(error, StoreError::Newer { found: 9, known: 3 }), "{error:?}");
         let error = Error::from(error);
         assert_eq!(error.code, Code::Unsupported);
         assert!(error.message.contains("newer fractal"), "{}", error.message);
     }
 }
 
-/// A database as the first version wrote it.
-fn first_version(home: &std::path::Path) {
-    let conn = rusqlite::Connection::open(home.join("state.db")).unwrap();
-    let later = "DROP TABLE apply; DROP TABLE capture; PRAGMA user_version = 1";
-    conn.execute_batch(later).unwrap();
-    drop(conn);
+/// Puts a database as an older version wrote it in the place of a new one,
+/// with a record of the journal, a sandbox, a snapshot and a volume.
+fn older_version(home: &std::path::Path, version: u32) {
     let _ = fs::remove_dir(home.join("undo"));
+    for file in ["state.db", "state.db-wal", "state.db-shm"] {
+        let _ = fs::remove_file(home.join(file));
+    }
+    let conn = rusqlite::Connection::open(home.join("state.db")).unwrap();
+    conn.execute_batch("PRAGMA journal_mode = WAL").unwrap();
+    conn.execute_batch(include_str!("version_1.sql")).unwrap();
+    if version > 1 {
+        conn.execute_batch(include_str!("version_2.sql")).unwrap();
+    }
+    let body = r#"{"time_ms":1,"who":"owner","action":"note"}"#;
+    let hash = Record::chain_hash(1, Record::GENESIS, body);
+    let add = "INSERT INTO journal VALUES (1, ?1, ?2, NULL, ?3)";
+    conn.execute(add, [Record::GENESIS, &hash, body]).unwrap();
+    conn.execute("INSERT INTO head VALUES (1, 1, ?1)", [&hash]).unwrap();
+    let layer = "0000000000000000000000000A";
+    let sandbox = "0000000000000000000000000B";
+    fs::create_dir_all(home.join("layers").join(layer).join("tree")).unwrap();
+    fs::create_dir_all(home.join("volumes/v/data")).unwrap();
+    conn.execute("INSERT INTO layer VALUES (?1, NULL, 1, 1, 0)", [layer]).unwrap();
+    let add = "INSERT INTO sandbox VALUES (?1, 'x', NULL, NULL, ?2, '{}', 'clone', '[]', \
+               CAST('/p' AS BLOB), 1, 2, NULL, 3, 4)";
+    conn.execute(add, [sandbox, layer]).unwrap();
+    conn.execute("INSERT INTO snapshot VALUES (?1, 's', ?2, 1)", [sandbox, layer]).unwrap();
+    conn.execute("INSERT INTO volume VALUES ('v', 1)", []).unwrap();
+    conn.pragma_update(None, "user_version", version).unwrap();
+}
+
+/// What stood in it is there, and is the local user's.
+fn require_carried_over(store: &Store) {
+    let row = store.sandbox_named("", "x").unwrap().expect("the sandbox is there");
+    assert_eq!((row.epoch, row.tenant.as_str()), (4, ""));
+    assert_eq!(store.snapshots(row.id).unwrap().len(), 1);
+    assert!(store.volume("", "v").unwrap().is_some());
+    assert!(store.keys().unwrap().is_empty());
+    assert_eq!(store.verify().expect("it can be read"), vec![]);
+}
+
+#[test]
+fn older_homes_keep_everything_and_take_names_of_other_tenants() {
+    for version in [1, 2] {
+        let home = home();
+        drop(open(&home));
+        older_version(home.path(), version);
+        let store = open(&home);
+        require_carried_over(&store);
+        let row = store.sandbox_named("", "x").unwrap().unwrap();
+        let add = |tenant: &str| {
+            let other = SandboxRow { id: new_id(), tenant: tenant.to_owned(), ..row.clone() };
+            store.transact(|tx| tx.insert_sandbox(&other))
+        };
+        add("t").expect("the name is free in another tenant");
+        for tenant in ["", "t"] {
+            assert!(matches!(add(tenant), Err(StoreError::Exists { .. })), "{tenant}");
+        }
+        assert_eq!(store.sandboxes_named("x").unwrap().len(), 2);
+        // Rows that refer to others still do.
+        assert!(store.transact(|tx| tx.delete_sandbox(row.id)).unwrap());
+        assert_eq!(store.snapshots(row.id).unwrap(), vec![]);
+    }
+}
+
+#[test]
+fn a_migration_that_is_cut_off_leaves_the_older_home() {
+    let home = home();
+    drop(open(&home));
+    older_version(home.path(), 2);
+    let conn = rusqlite::Connection::open(home.path().join("state.db")).unwrap();
+    conn.execute_batch("CREATE TABLE volume_3 (x)").unwrap();
+    assert!(Store::open(home.path()).is_err());
+    let version: u32 = conn.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+    let keys = "SELECT count(*) FROM sqlite_schema WHERE name = 'key'";
+    let keys: u32 = conn.query_row(keys, [], |row| row.get(0)).unwrap();
+    assert_eq!((version, keys), (2, 0));
+    conn.execute_batch("DROP TABLE volume_3").unwrap();
+    require_carried_over(&open(&home));
 }
 
 #[test]
 fn a_home_of_the_first_version_is_brought_up_to_date_by_many_at_once() {
     let home = home();
-    let store = open(&home);
-    store.transact(|tx| tx.append(crate::support::record("note", None))).unwrap();
-    drop(store);
-    first_version(home.path());
+    drop(open(&home));
+    older_version(home.path(), 1);
     wait_all((0..8).map(|_| child("open", home.path())).collect());
     let store = open(&home);
     assert_eq!(store.journal(None, 10).unwrap().len(), 1);
@@ -102,7 +172,7 @@ fn a_home_of_the_first_version_is_brought_up_to_date_by_many_at_once() {
 fn a_damaged_home_of_the_first_version_is_repaired_without_loss() {
     let home = home();
     drop(open(&home));
-    first_version(home.path());
+    older_version(home.path(), 1);
     let conn = rusqlite::Connection::open(home.path().join("state.db")).unwrap();
     conn.execute("UPDATE head SET seq = 7", []).unwrap();
     drop(conn);

@@ -29,6 +29,8 @@ pub fn record(action: &str, sandbox: Option<Id>) -> RecordBody {
     RecordBody {
         time_ms: now_ms(),
         who: "owner".into(),
+        key: None,
+        tenant: None,
         action: action.into(),
         place: None,
         sandbox,
@@ -64,6 +66,7 @@ pub fn sandbox_row(name: &str, base: Option<Id>, top: Id) -> SandboxRow {
         ttl_ms: None,
         fork_ctime_ns: -5,
         epoch: 0,
+        tenant: String::new(),
     }
 }
 

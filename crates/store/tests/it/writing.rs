@@ -34,7 +34,7 @@ fn every_row_reads_back_as_it_was_written() {
         cgroup: None,
         started_ms: 4,
     };
-    let volume = VolumeRow { name: name("v"), created_ms: 8 };
+    let volume = VolumeRow { name: name("v"), created_ms: 8, tenant: String::new() };
     let written = store.transact(|tx| {
         tx.insert_layer(&layer)?;
         tx.insert_sandbox(&row)?;
@@ -45,9 +45,11 @@ fn every_row_reads_back_as_it_was_written() {
     });
     let written = written.unwrap();
     assert_eq!(store.sandbox(row.id).unwrap().as_ref(), Some(&row));
-    assert_eq!(store.sandbox_named("x").unwrap().as_ref(), Some(&row));
-    assert_eq!(store.latest_in(&row.directory).unwrap().as_ref(), Some(&row));
-    assert_eq!(store.latest_in(Path::new("/not")).unwrap(), None);
+    assert_eq!(store.sandbox_named("", "x").unwrap().as_ref(), Some(&row));
+    assert_eq!(store.sandbox_named("other", "x").unwrap(), None);
+    assert_eq!(store.latest_in("", &row.directory, 1).unwrap(), vec![row.clone()]);
+    assert_eq!(store.latest_in("other", &row.directory, 1).unwrap(), vec![]);
+    assert_eq!(store.latest_in("", Path::new("/not"), 1).unwrap(), vec![]);
     assert_eq!(store.sandboxes().unwrap(), vec![row.clone()]);
     assert_eq!(store.children(row.parent.unwrap()).unwrap(), vec![row.clone()]);
     let stack: Vec<_> = store.stack(top).unwrap().iter().map(|layer| layer.id).collect();
@@ -57,7 +59,7 @@ fn every_row_reads_back_as_it_was_written() {
     assert_eq!(store.snapshot(row.id, "s").unwrap(), Some(snapshot));
     assert_eq!(store.runs().unwrap(), vec![run.clone()]);
     assert_eq!(store.runs_of(row.id).unwrap(), vec![run]);
-    assert_eq!(store.volume("v").unwrap(), Some(volume));
+    assert_eq!(store.volume("", "v").unwrap(), Some(volume));
     assert_eq!(store.journal(Some(row.id), 10).unwrap(), vec![written.clone()]);
     assert_eq!(store.journal(Some(new_id()), 10).unwrap(), vec![]);
     assert_eq!((written.seq, written.prev.as_str()), (1, Record::GENESIS));
@@ -68,7 +70,7 @@ fn an_error_inside_a_transaction_leaves_nothing_behind() {
     let home = home();
     let store = open(&home);
     let refused = store.transact(|tx| {
-        tx.insert_volume(&VolumeRow { name: name("v"), created_ms: 1 })?;
+        tx.insert_volume(&VolumeRow { name: name("v"), created_ms: 1, tenant: String::new() })?;
         tx.append(record("volume", None))?;
         Err::<(), _>(fractal_model::Error::denied("no").into())
     });
@@ -151,7 +153,7 @@ fn the_latest_sandbox_of_a_directory_is_the_last_touched() {
     let home = home();
     let store = open(&home);
     let (first, second) = (add_sandbox(&store, "a", None), add_sandbox(&store, "b", None));
-    let latest = || store.latest_in(Path::new("/project")).unwrap().unwrap().name;
+    let latest = || store.latest_in("", Path::new("/project"), 1).unwrap().remove(0).name;
     store.transact(|tx| tx.touch_sandbox(second.id, second.touched_ms + 10)).unwrap();
     assert_eq!(latest(), "b");
     store.transact(|tx| tx.touch_sandbox(first.id, second.touched_ms + 20)).unwrap();
@@ -198,14 +200,15 @@ fn a_read_beside_a_transaction_sees_the_state_before_it() {
 fn volumes_are_made_taken_over_and_thrown_away() {
     let home = home();
     let store = open(&home);
-    let volume = name("data");
-    let data = store.new_volume_dir(&volume).unwrap();
+    let volume = VolumeRow { name: name("data"), created_ms: 1, tenant: "t".into() };
+    let data = store.new_volume_dir("t", &volume.name).unwrap();
+    assert_ne!(data, store.volume_data("", &volume.name), "another tenant's is another");
     std::fs::write(data.join("f"), "kept").unwrap();
-    assert_eq!(store.new_volume_dir(&volume).unwrap(), data);
+    assert_eq!(store.new_volume_dir("t", &volume.name).unwrap(), data);
     assert!(data.join("f").exists());
     assert!(store.volume_size(&volume).unwrap() > 0);
     let removed = store.transact(|tx| {
-        tx.delete_volume("data")?;
+        tx.delete_volume("t", "data")?;
         store.discard_volume(&volume)
     });
     removed.unwrap();

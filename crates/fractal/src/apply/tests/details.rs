@@ -222,6 +222,7 @@ fn begun(world: &World, root: &Path, worker: Worker) -> ApplyRow {
         undoes: None,
         undone_by: None,
         kept: true,
+        tenant: String::new(),
     };
     world.engine.store.transact(|tx| tx.insert_apply(&row)).unwrap();
     row

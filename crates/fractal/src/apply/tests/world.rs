@@ -175,6 +175,8 @@ pub fn body() -> RecordBody {
     RecordBody {
         time_ms: 1,
         who: "owner".to_owned(),
+        key: None,
+        tenant: None,
         action: "promote".to_owned(),
         place: None,
         sandbox: None,

@@ -97,7 +97,7 @@ impl Plan {
             false => asked.attempts,
         };
         validate(&attempts)?;
-        let prefix = free_prefix(engine, &attempts)?;
+        let prefix = free_prefix(engine, caller.reach.home(), &attempts)?;
         let memory_bytes =
             asked.run.ask.limits.memory_bytes.or(caller.config.limits()?.memory_bytes);
         let jobs = asked.jobs.or(settings.jobs).map_or_else(cores, |jobs| jobs.max(1) as usize);
@@ -158,13 +158,14 @@ fn sandbox_name(prefix: &str, attempt: &str) -> String {
 }
 
 /// `try-7k2q`, such that no sandbox of these attempts has its name already.
-fn free_prefix(engine: &Engine, attempts: &[Attempt]) -> Result<String> {
+fn free_prefix(engine: &Engine, home: &str, attempts: &[Attempt]) -> Result<String> {
     const TRIES: usize = 32;
     for _ in 0..TRIES {
         let prefix = format!("try-{}", new_id().as_str()[22..].to_lowercase());
         let mut free = true;
         for attempt in attempts {
-            free &= engine.store.sandbox_named(&sandbox_name(&prefix, &attempt.name))?.is_none();
+            free &=
+                engine.store.sandbox_named(home, &sandbox_name(&prefix, &attempt.name))?.is_none();
         }
         if free {
             return Ok(prefix);

@@ -2,7 +2,7 @@
 
 use super::Done;
 use super::work::{BaseChecks, Work};
-use crate::{Engine, living};
+use crate::living;
 use fractal_model::{AttemptReport, Id, Result, rank};
 use fractal_store::Reads;
 use std::collections::BTreeSet;
@@ -77,10 +77,10 @@ fn collect(work: &Work<'_>, receive: &Receiver<Over>) -> (Vec<Done>, Result<Base
         if work.budget.is_called_off() {
             let names = work.plan.attempts.iter().zip(&done).filter(|(_, done)| done.is_none());
             let names = names.map(|(planned, _)| planned.sandbox.as_str());
-            end(work.engine, names, &mut ended);
+            end(work, names, &mut ended);
         }
         if work.base_budget.is_called_off() {
-            end(work.engine, [work.plan.base_name.as_str()].into_iter(), &mut ended);
+            end(work, [work.plan.base_name.as_str()].into_iter(), &mut ended);
         }
     }
     (done.into_iter().flatten().collect(), checks)
@@ -96,9 +96,10 @@ fn patience(winner: &AttemptReport) -> Duration {
 
 /// Ends what runs in these sandboxes and in throw-away children of them, as
 /// far as it has begun; whoever waits for it goes on.
-fn end<'n>(engine: &Engine, names: impl Iterator<Item = &'n str>, ended: &mut BTreeSet<Id>) {
+fn end<'n>(work: &Work<'_>, names: impl Iterator<Item = &'n str>, ended: &mut BTreeSet<Id>) {
+    let (engine, home) = (work.engine, work.caller.reach.home());
     for name in names {
-        let Ok(Some(row)) = engine.store.sandbox_named(name) else { continue };
+        let Ok(Some(row)) = engine.store.sandbox_named(home, name) else { continue };
         let children = engine.store.children(row.id).unwrap_or_default();
         for row in children.iter().chain([&row]) {
             living::end_begun(engine, row, ended);

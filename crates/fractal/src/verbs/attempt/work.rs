@@ -188,7 +188,7 @@ impl Work<'_> {
             return Ok(said);
         }
         (self.watch)(Progress::Base);
-        if self.engine.store.sandbox_named(name)?.is_none() {
+        if self.engine.store.sandbox_named(self.caller.reach.home(), name)?.is_none() {
             self.make_base()?;
         }
         let checking = Checking::new(self.engine, self.caller, name, budget)?;
@@ -206,7 +206,8 @@ impl Work<'_> {
 
     /// Forgets the fork of the base.
     pub fn drop_base(&self) -> Result<()> {
-        match self.engine.store.sandbox_named(&self.plan.base_name)? {
+        let home = self.caller.reach.home();
+        match self.engine.store.sandbox_named(home, &self.plan.base_name)? {
             Some(row) => drop::forget(self.engine, &row),
             None => Ok(()),
         }

@@ -19,7 +19,8 @@ pub use weigh::Wish;
 
 use crate::{Caller, Engine, record};
 use fractal_model::{
-    Check, CheckReport, Code, Error, Id, Promote, PromoteReply, RecordBody, Result, Verdict,
+    Check, CheckReport, Code, Error, Id, Promote, PromoteReply, Record, RecordBody, Result, Scope,
+    Verdict,
 };
 use fractal_store::{LayerHold, Reads, SandboxRow};
 use plan::Plan;
@@ -30,6 +31,7 @@ use std::time::{Duration, Instant};
 const REALITY: &str = "reality";
 
 pub fn promote(engine: &Engine, caller: &Caller, asked: &Promote) -> Result<PromoteReply> {
+    require_below(engine, caller, asked)?;
     if let Some(reply) = stage::promote(engine, caller, asked)? {
         return Ok(reply);
     }
@@ -38,6 +40,20 @@ pub fn promote(engine: &Engine, caller: &Caller, asked: &Promote) -> Result<Prom
     match target(engine, &row, asked.to.as_deref())? {
         None => reality::promote(engine, caller, &row, asked),
         Some(parent) => sandbox::promote(engine, caller, &row, &parent, asked),
+    }
+}
+
+/// A key for one sandbox promotes forks of it into it, and nothing further.
+fn require_below(engine: &Engine, caller: &Caller, asked: &Promote) -> Result<()> {
+    if !matches!(caller.reach.scope, Scope::Sandbox(_)) {
+        return Ok(());
+    }
+    let row = engine.find(caller, asked.sandbox.as_deref())?;
+    let parent = row.parent.map_or(Ok(None), |parent| engine.store.sandbox(parent))?;
+    engine.require_target_within(caller, parent.as_ref())?;
+    match (asked.to.as_deref(), parent) {
+        (Some(to), Some(parent)) if to != parent.name => engine.require_target_within(caller, None),
+        _ => Ok(()),
     }
 }
 
@@ -85,7 +101,11 @@ struct Tried {
 fn tried(engine: &Engine, row: &SandboxRow) -> Result<Tried> {
     const LOOK_BACK: u64 = 1_000;
     let records = engine.store.journal(None, LOOK_BACK)?;
-    let tries = records.iter().filter(|record| record.body.action == "try");
+    let ours = |record: &&Record| {
+        record.body.tenant.as_deref().unwrap_or_default() == row.tenant
+            && record.body.action == "try"
+    };
+    let tries = records.iter().filter(ours);
     for detail in tries.map(|record| &record.body.detail) {
         let attempts = detail["attempts"].as_array().into_iter().flatten();
         let mut ours = attempts.filter(|attempt| attempt["sandbox"] == row.name.as_str());

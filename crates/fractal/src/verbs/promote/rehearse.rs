@@ -42,7 +42,7 @@ impl<'a> Rehearsal<'a> {
             return Err(error);
         }
         // Checks start where the project is, wherever the caller stands.
-        let caller = Caller { directory: row.directory.clone(), ..caller.clone() };
+        let caller = caller.for_steps_in(&row);
         Ok(Rehearsal { row, engine, caller })
     }
 

@@ -76,7 +76,7 @@ pub(super) fn claim(engine: &Engine, place: &mut Place) -> Result<()> {
 fn claim_new(engine: &Engine, place: &mut Place) -> Result<()> {
     let store = &engine.store;
     let row = &place.row;
-    if store.sandbox_named(&row.name)?.is_some() {
+    if store.sandbox_named(&row.tenant, &row.name)?.is_some() {
         return Err(Error::new(Code::Exists, format!("there is already a sandbox `{}`", row.name))
             .hint(format!(
                 "run in it with `fractal run --in {} -- CMD`, or choose another name",

@@ -130,6 +130,7 @@ fn decide_existing(engine: &Engine, caller: &Caller, run: &Run, selector: &str) 
 fn decide_new(engine: &Engine, caller: &Caller, run: &Run) -> Result<Place> {
     let template_name = run.template.clone().unwrap_or_else(|| caller.config.default_template());
     let template = Template::find(caller, &template_name)?;
+    engine.require_new_within(caller, &template.name)?;
     refuse_wider("reality", &caller.policy, &run.ask, run.network.as_ref())?;
     let policy = new_policy(caller, run, &template)?;
     let row = new_row(engine, caller, run, &template, &policy)?;
@@ -268,6 +269,7 @@ fn new_row(
             stale::file_clock_ns(engine.home())
         },
         epoch: 0,
+        tenant: caller.reach.home().to_owned(),
     })
 }
 

@@ -23,7 +23,7 @@ pub(super) fn spec(engine: &Engine, caller: &Caller, run: &Run, place: &Place) -
     };
     let mut mounts = Vec::new();
     for mount in &row.mounts {
-        mounts.push(placed(engine, mount)?);
+        mounts.push(placed(engine, &row.tenant, mount)?);
     }
     let cwd = run
         .cwd
@@ -68,13 +68,13 @@ fn last_words(engine: &Engine, caller: &Caller, run: &Run, place: &Place) -> Las
     }
 }
 
-pub(super) fn placed(engine: &Engine, mount: &Mount) -> Result<Placed> {
+pub(super) fn placed(engine: &Engine, tenant: &str, mount: &Mount) -> Result<Placed> {
     let source = match &mount.source {
         MountSource::Scratch => None,
         MountSource::Host(path) => Some(PathBuf::from(path)),
         MountSource::Volume(name) => {
             let name = Name::parse(name)?;
-            let data = super::super::volume::ensure(engine, &name)?;
+            let data = super::super::volume::ensure(engine, tenant, &name)?;
             if mount.at == "/data" {
                 for dir in template::DATA_DIRS {
                     let _ = std::fs::create_dir(data.join(dir));
