@@ -145,7 +145,7 @@ impl Session {
 }
 
 /// The user's own settings.
-fn user_file() -> Option<PathBuf> {
+pub fn user_file() -> Option<PathBuf> {
     Some(user_directory("XDG_CONFIG_HOME", ".config")?.join("fractal/config.toml"))
 }
 

@@ -112,7 +112,9 @@ fn make_room<K: Clone + Eq + std::hash::Hash>(map: &mut HashMap<K, Bucket>, rate
     map.retain(|_, bucket| bucket.left < rate - 0.5);
     if map.len() >= ENTRIES_MAX {
         let some: Vec<K> = map.keys().take(ENTRIES_MAX / 2).cloned().collect();
-        some.iter().for_each(|key| drop(map.remove(key)));
+        for key in some {
+            map.remove(&key);
+        }
     }
 }
 

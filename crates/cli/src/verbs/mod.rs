@@ -24,6 +24,7 @@ mod py;
 mod reject;
 mod rollback;
 mod run;
+mod serve;
 mod sh;
 mod show;
 mod snapshot;
@@ -72,6 +73,7 @@ pub enum Verb {
     Import(import::Import),
     Volume(volume::Volume),
     Gc(gc::Gc),
+    Serve(serve::Serve),
     Doctor(doctor::Doctor),
     Config(config::Config),
     Completions(completions::Completions),
@@ -111,6 +113,7 @@ impl Verb {
             Verb::Import(args) => args.call(session),
             Verb::Volume(args) => args.call(session),
             Verb::Gc(args) => args.call(session),
+            Verb::Serve(args) => args.call(session),
             Verb::Doctor(args) => args.call(session),
             Verb::Config(args) => args.call(session),
             Verb::Completions(args) => args.call(session),
