@@ -14,6 +14,8 @@ mod promote;
 mod python;
 mod real;
 mod rootless;
+#[cfg(feature = "server")]
+mod serve;
 mod stages;
 mod transcripts;
 mod trees;

@@ -1,0 +1,7 @@
+//! `fractal serve` from outside: real sockets, real keys, real signals.
+
+mod abuse;
+mod askers;
+mod client;
+mod faults;
+mod verbs;

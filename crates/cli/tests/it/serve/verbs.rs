@@ -1,0 +1,156 @@
+//! Every verb over HTTP, and the description of it.
+
+use super::client::Server;
+use crate::world::{World, able};
+use serde_json::{Value, json};
+
+const RUN: &str = r#"{"name":"a","command":["sh","-c","echo out; echo new > b.txt"]}"#;
+
+#[test]
+fn a_change_is_made_looked_at_promoted_and_taken_back() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    world.write("a.txt", "one\n");
+    let server = Server::start(&world);
+    let ran = server.own("POST", "/v1/run", RUN).json();
+    assert_eq!((&ran["stdout"], &ran["exit"]), (&json!("out\n"), &json!(0)), "{ran}");
+    assert!(!world.project().join("b.txt").exists());
+    let forked = server.own("POST", "/v1/sandboxes/a/fork", r#"{"name":"b"}"#);
+    assert_eq!((forked.status, &forked.json()["parent"]), (201, &json!("a")));
+    let diff = server.own("GET", "/v1/sandboxes/a/diff", "").json();
+    assert_eq!(diff["changes"][0]["kind"], "added", "{diff}");
+    let patch = server.own("GET", "/v1/sandboxes/a/patch", "").body;
+    assert!(patch.contains("+new"), "{patch}");
+    let promoted = server.own("POST", "/v1/sandboxes/a/promote", "").json();
+    assert_eq!(promoted["verdict"], "applied", "{promoted}");
+    assert!(world.project().join("b.txt").exists());
+    let undone = server.own("POST", "/v1/undo", "{}").json();
+    assert_eq!(undone["verdict"], "applied", "{undone}");
+    assert!(!world.project().join("b.txt").exists());
+    let dropped = server.own("DELETE", "/v1/sandboxes/b", "").json();
+    assert_eq!(dropped["dropped"], json!(["b"]));
+    server.own("GET", "/v1/sandboxes/b", "").refusal(404, "not_found");
+    let usage = server.own("GET", "/v1/sandboxes/a/usage", "").json();
+    assert_eq!(usage["runs"], 1, "{usage}");
+    assert_eq!(server.stop(), 0);
+}
+
+#[test]
+fn snapshots_rollbacks_and_attempts_work_through_the_door() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let server = Server::start(&world);
+    let made = server.own("POST", "/v1/sandboxes", r#"{"name":"s"}"#);
+    assert_eq!((made.status, &made.json()["state"]), (201, &json!("idle")), "{}", made.body);
+    let write = |text: &str| {
+        let command = json!({ "command": ["sh", "-c", format!("echo {text} > f")] });
+        let ran = server.own("POST", "/v1/sandboxes/s/run", &command.to_string());
+        assert_eq!(ran.status, 200, "{}", ran.body);
+    };
+    write("one");
+    assert_eq!(server.own("POST", "/v1/sandboxes/s/snapshot", r#"{"name":"first"}"#).status, 201);
+    write("two");
+    let back = server.own("POST", "/v1/sandboxes/s/rollback", r#"{"to":"first"}"#);
+    assert_eq!(back.status, 200, "{}", back.body);
+    let read = json!({ "command": ["cat", "f"], "sandbox": "s", "discard": true }).to_string();
+    assert_eq!(server.own("POST", "/v1/run", &read).json()["stdout"], "one\n");
+    let attempts = json!({
+        "attempts": [
+            { "name": "good", "command": ["sh", "-c", "echo yes > answer"] },
+            { "name": "bad", "command": ["sh", "-c", "echo no > answer"] },
+        ],
+        "checks": [{ "name": "yes", "command": "grep -q yes answer" }],
+    });
+    let tried = server.own("POST", "/v1/try", &attempts.to_string());
+    assert_eq!(tried.json()["winner"], "good", "{}", tried.body);
+}
+
+#[test]
+fn a_run_can_be_followed_while_it_happens() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let server = Server::start(&world);
+    let body = r#"{"command":["sh","-c","cat; echo err >&2; exit 3"],"stdin":"h\u00e9","discard":true}"#;
+    let answer =
+        server.own_with("POST", "/v1/run", &["Accept: text/event-stream"], body);
+    assert!(answer.headers.contains("text/event-stream"), "{}", answer.headers);
+    let text = &answer.body;
+    assert!(text.contains("event: stdout\ndata: {\"text\":\"hé\"}"), "{text}");
+    assert!(text.contains("event: stderr\ndata: {\"text\":\"err\\n\"}"), "{text}");
+    let (_, last) = text.split_once("event: result\ndata: ").expect("a result");
+    let last: Value = serde_json::from_str(last.trim()).expect("an object");
+    assert_eq!(last["exit"], 3);
+}
+
+#[test]
+fn lists_come_in_pages() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let server = Server::start(&world);
+    for name in ["p1", "p2", "p3"] {
+        let body = json!({ "name": name }).to_string();
+        assert_eq!(server.own("POST", "/v1/sandboxes", &body).status, 201);
+    }
+    let mut names = Vec::new();
+    let mut after = String::new();
+    loop {
+        let page = server.own("GET", &format!("/v1/sandboxes?limit=2{after}"), "").json();
+        let list = page["sandboxes"].as_array().expect("a list");
+        names.extend(list.iter().filter_map(|one| one["name"].as_str().map(str::to_owned)));
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    assert_eq!(names, ["p1", "p2", "p3"]);
+    server.own("GET", "/v1/sandboxes?limit=0", "").refusal(400, "invalid");
+    server.own("GET", "/v1/sandboxes?limt=5", "").refusal(400, "invalid");
+}
+
+#[test]
+fn every_described_path_is_there() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let document = server.own("GET", "/v1/openapi.json", "").json();
+    let paths = document["paths"].as_object().expect("paths");
+    assert!(paths.len() > 30, "{}", paths.len());
+    for (path, methods) in paths {
+        for method in methods.as_object().expect("methods").keys() {
+            if path == "/v1/events" {
+                continue;
+            }
+            let path = path.replace("{sandbox}", "none").replace("{volume}", "none");
+            let path = path.replace("{key}", "none");
+            let answer = server.own(&method.to_uppercase(), &path, "");
+            let nowhere = answer.body.contains("nothing at this path");
+            assert!(!nowhere && answer.status != 405, "{method} {path}: {}", answer.body);
+            assert!(answer.status < 500, "{method} {path}: {}", answer.body);
+        }
+    }
+    assert!(server.own("GET", "/docs", "").body.contains("openapi.json"));
+}
+
+#[test]
+fn the_numbers_count_what_happened() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let server = Server::start(&world);
+    let body = r#"{"command":["sleep","9"],"discard":true,"ask":{"limits":{"time_ms":100}}}"#;
+    assert_eq!(server.own("POST", "/v1/run", body).json()["outcome"], "timeout");
+    let page = server.own("GET", "/metrics", "").body;
+    for line in [
+        "fractal_runs_total{outcome=\"timeout\"} 1",
+        "fractal_requests_total{method=\"post\",route=\"/v1/run\",status=\"200\"} 1",
+        "fractal_run_start_seconds_count 1",
+    ] {
+        assert!(page.contains(line), "{line} is not in\n{page}");
+    }
+}
