@@ -27,6 +27,8 @@ pub mod patch;
 mod stages;
 mod stale;
 mod template;
+#[cfg(feature = "tools")]
+pub mod tools;
 mod verbs;
 mod view;
 
@@ -92,6 +94,8 @@ pub struct Engine {
     store: Opened,
     tier: OnceLock<Tier>,
     fault_hook: OnceLock<apply::Hook>,
+    #[cfg(feature = "tools")]
+    tools: OnceLock<tools::ToolRegistry>,
 }
 
 /// The store, once a door has opened it with [`Engine::ready`].
@@ -124,6 +128,8 @@ impl Engine {
             store: Opened(OnceLock::new()),
             tier: OnceLock::new(),
             fault_hook: OnceLock::new(),
+            #[cfg(feature = "tools")]
+            tools: OnceLock::new(),
         };
         if !engine.layers_dir().is_dir() {
             engine.ready()?;
@@ -252,6 +258,19 @@ impl Engine {
             Action::Approve(vote) => verbs::vote::vote(self, caller, &vote, true).map(Reply::Vote),
             Action::Reject(vote) => verbs::vote::vote(self, caller, &vote, false).map(Reply::Vote),
             Action::Stages => verbs::stages::stages(self, caller).map(Reply::Stages),
+            #[cfg(feature = "tools")]
+            Action::Tool(call) => self.call_tool(caller, &call),
+            #[cfg(feature = "tools")]
+            Action::Calls(asked) => self.call_tools(caller, asked),
+            #[cfg(feature = "tools")]
+            Action::Tools { sandbox } => {
+                self.list_tools(caller, sandbox.as_deref()).map(Reply::Tools)
+            }
+            #[cfg(not(feature = "tools"))]
+            Action::Tool(_) | Action::Calls(_) | Action::Tools { .. } => {
+                Err(Error::new(Code::Unsupported, "this fractal was built without tools")
+                    .hint("build it with the feature `tools`"))
+            }
         }
     }
 

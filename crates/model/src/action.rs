@@ -4,8 +4,9 @@
 //! function carries it out and returns a [`Reply`].
 
 use crate::{
-    Change, Guard, GuardReply, Id, Policy, Promote, PromoteReply, Record, StagesReply, Tier, Try,
-    TryReply, TypedPath, Verb, VerifyReply, Vote, VoteReply,
+    Change, Guard, GuardReply, Id, Policy, Promote, PromoteReply, Record, StagesReply, Tier,
+    ToolCall, ToolCalls, ToolReply, ToolsReply, Try, TryReply, TypedPath, Verb, VerifyReply, Vote,
+    VoteReply,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -129,6 +130,15 @@ pub enum Action {
     Reject(Vote),
     /// Where everything stands, and on what evidence.
     Stages,
+    /// Uses a tool.
+    Tool(Box<ToolCall>),
+    /// Uses several tools at once.
+    Calls(ToolCalls),
+    /// The tools that may be used, in a sandbox or in a new one.
+    Tools {
+        #[serde(default)]
+        sandbox: Option<String>,
+    },
 }
 
 impl Action {
@@ -159,6 +169,8 @@ impl Action {
             Action::Approve(_) => Verb::Approve,
             Action::Reject(_) => Verb::Reject,
             Action::Stages => Verb::Stages,
+            Action::Tool(_) | Action::Calls(_) => Verb::Tool,
+            Action::Tools { .. } => Verb::List,
         }
     }
 }
@@ -539,6 +551,8 @@ pub enum Reply {
     Verify(Box<VerifyReply>),
     Vote(VoteReply),
     Stages(StagesReply),
+    Tool(Box<ToolReply>),
+    Tools(ToolsReply),
     Show(Box<ShowReply>),
     Sandbox(SandboxInfo),
     Snapshot(SnapshotInfo),
@@ -550,4 +564,5 @@ pub enum Reply {
     Volumes { volumes: Vec<VolumeInfo> },
     Volume(VolumeInfo),
     Done { dropped: Vec<String> },
+    Calls { results: Vec<ToolReply> },
 }

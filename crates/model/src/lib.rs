@@ -20,6 +20,7 @@ mod record;
 pub mod reference;
 mod stage;
 mod time;
+mod tool;
 mod units;
 mod window;
 
@@ -47,5 +48,6 @@ pub use stage::{
     Evidence, Pending, Promotion, STAGE_NAMES, StageKind, StageReport, StagesReply, Vote, VoteReply,
 };
 pub use time::{format_iso_ms, parse_iso_ms};
+pub use tool::{ToolAnswer, ToolCall, ToolCalls, ToolInfo, ToolReply, ToolsReply, check_tool_name};
 pub use units::{format_bytes, format_duration_ms, parse_bytes, parse_duration_ms};
 pub use window::Window;

@@ -28,6 +28,7 @@ mod sh;
 mod show;
 mod snapshot;
 mod stages;
+mod tool;
 mod undo;
 mod update;
 mod verify;
@@ -71,6 +72,7 @@ pub enum Verb {
     Export(export::Export),
     Import(import::Import),
     Volume(volume::Volume),
+    Tool(tool::Tool),
     Gc(gc::Gc),
     Doctor(doctor::Doctor),
     Config(config::Config),
@@ -110,6 +112,7 @@ impl Verb {
             Verb::Export(args) => args.call(session),
             Verb::Import(args) => args.call(session),
             Verb::Volume(args) => args.call(session),
+            Verb::Tool(args) => args.call(session),
             Verb::Gc(args) => args.call(session),
             Verb::Doctor(args) => args.call(session),
             Verb::Config(args) => args.call(session),
