@@ -15,6 +15,8 @@ mod python;
 mod real;
 mod rootless;
 mod stages;
+#[cfg(feature = "tools")]
+mod tools;
 mod transcripts;
 mod trees;
 mod virtually;

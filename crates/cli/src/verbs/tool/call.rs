@@ -51,7 +51,7 @@ pub struct Call {
     #[arg(long, value_name = "FILE")]
     many: Option<String>,
     /// Calls that run at once [default: as many as there are cores]
-    #[arg(long, value_name = "COUNT", value_parser = small_count, requires = "many", env = "FRACTAL_JOBS", hide_env_values = true)]
+    #[arg(long, value_name = "COUNT", value_parser = small_count, env = "FRACTAL_JOBS", hide_env_values = true)]
     jobs: Option<u32>,
     /// Time for each, as in 30s; never more than the tool's own
     #[arg(long, value_name = "DURATION", value_parser = duration, env = "FRACTAL_TIME", hide_env_values = true)]
