@@ -9,11 +9,13 @@ use super::function::{called_off, caught};
 use super::registry::Entry;
 use super::slots::{LOOK, Permit, Slots};
 use super::{
-    INPUT_BYTES_MAX, Kind, OUTPUT_BYTES_MAX, Options, ToolRegistry, function, policy_of_new,
-    program, retry, schema,
+    Cancel, INPUT_BYTES_MAX, Kind, OUTPUT_BYTES_MAX, Options, ToolRegistry, function,
+    policy_of_new, program, retry, schema,
 };
 use crate::{Caller, Engine, record};
-use fractal_model::{Code, Error, Policy, Result, ToolAnswer, ToolCall, ToolReply, Verb};
+use fractal_model::{
+    Code, Error, Policy, Result, ToolAnswer, ToolCall, ToolReply, Verb, check_tool_name,
+};
 use fractal_store::SandboxRow;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -39,6 +41,8 @@ pub struct Work<'a> {
     pub time_ms: u64,
     /// Bytes of its answer.
     pub output_bytes_max: usize,
+    /// Whether it is still wanted.
+    pub cancel: &'a Cancel,
 }
 
 /// What a tool says, and which sandbox it left.
@@ -169,6 +173,7 @@ impl Calling<'_> {
             row: ready.row.as_ref(),
             time_ms: ready.time_ms,
             output_bytes_max: self.options.output_bytes.unwrap_or(OUTPUT_BYTES_MAX),
+            cancel: &self.options.cancel,
         };
         let said = match &entry.tool.kind {
             Kind::Verb(builtin) => builtin.run(&work)?,
@@ -221,13 +226,13 @@ impl Calling<'_> {
         went: &Went,
         wall_ms: u64,
     ) -> Result<()> {
-        // Without a tool of that name its text is only what somebody sent.
-        let Some(how) = how else { return Ok(()) };
+        // What is no name is only what somebody sent, of any length.
+        let name = Some(call.tool.as_str()).filter(|name| check_tool_name(name).is_ok());
         let mut body = record(self.caller, "tool", row);
         body.error = went.result.as_ref().err().map(|error| error.code);
         let outcome = body.error.map_or("done", Code::name);
         body.detail = json!({
-            "tool": call.tool, "how": how, "outcome": outcome, "tries": went.tries, "wall_ms": wall_ms,
+            "tool": name, "how": how, "outcome": outcome, "tries": went.tries, "wall_ms": wall_ms,
         });
         self.engine.store.transact_relaxed(|tx| tx.append(body))?;
         Ok(())

@@ -56,8 +56,8 @@ impl Options {
 }
 
 /// Says to everybody who has a copy of it that the work is not wanted any
-/// more. Calls that wait are answered at once, functions are left alone;
-/// programs that run already go on until they end or their time is up.
+/// more. Calls that wait are answered at once, programs are ended, functions
+/// are left alone.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 

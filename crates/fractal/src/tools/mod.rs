@@ -17,6 +17,7 @@ mod registry;
 mod retry;
 mod schema;
 mod slots;
+mod stoppable;
 mod verbs;
 
 pub use many::{Cancel, Options};

@@ -2,6 +2,7 @@
 
 use super::call::{Said, Work};
 use super::function::late;
+use super::stoppable;
 use crate::RunIo;
 use fractal_jail::Input;
 use fractal_model::{
@@ -40,7 +41,7 @@ pub fn run(program: &Program, work: &Work<'_>) -> Result<Said> {
         .map_err(|error| Error::internal(format!("cannot write JSON: {error}")))?;
     let asked = asked(program, work)?;
     let io = RunIo::capturing(Input::Bytes(input));
-    let reply = work.engine.run(work.caller, asked, io)?;
+    let reply = stoppable::run(work, asked, io)?;
     let value = answer(&reply, work)?;
     Ok(Said { value, sandbox: reply.kept.then_some(reply.sandbox) })
 }

@@ -94,7 +94,7 @@ fn act(work: &Work<'_>) -> Result<Said> {
         budget_ms: Some(time_ms),
         ..Try::default()
     };
-    let reply = work.engine.try_with(work.caller, all, &|_| (), &|| false)?;
+    let reply = work.engine.try_with(work.caller, all, &|_| (), &|| work.cancel.is_cancelled())?;
     let value = serde_json::to_value(&reply)
         .map_err(|error| Error::internal(format!("cannot write JSON: {error}")))?;
     said(value, None)

@@ -3,6 +3,7 @@
 use super::{changes, changes_schema, fields, input, object, said, selector, verb};
 use crate::RunIo;
 use crate::tools::call::{Said, Work};
+use crate::tools::stoppable;
 use crate::tools::verbs::Builtin;
 use crate::tools::{Kind, Tool};
 use fractal_jail::Input as Stdin;
@@ -99,7 +100,7 @@ fn act(work: &Work<'_>) -> Result<Said> {
         ..Run::default()
     };
     let stdin = asked.stdin.map_or(Stdin::Null, |text| Stdin::Bytes(text.into_bytes()));
-    let reply = work.engine.run(work.caller, run, RunIo::capturing(stdin))?;
+    let reply = stoppable::run(work, run, RunIo::capturing(stdin))?;
     let ((stdout, cut), (stderr, cut_too)) = (middle_out(&reply.stdout), middle_out(&reply.stderr));
     let value = json!({
         "sandbox": reply.sandbox, "kept": reply.kept, "exit": reply.exit, "outcome": reply.outcome,

@@ -104,8 +104,36 @@ fn a_program_that_takes_too_long_is_ended() {
 }
 
 #[test]
+fn programs_that_are_called_off_are_ended() {
+    let world = world("sleep 60; echo '{\"sum\": 1}'", "");
+    let (registry, _) = world.engine.tools_for(&world.caller);
+    let options = Options { jobs: Some(2), ..Options::default() };
+    let one = |tool: &str, input| ToolCall {
+        tool: tool.into(),
+        input,
+        sandbox: Some("s".into()),
+        time_ms: None,
+    };
+    let calls = [one("t", json!({})), one("run", json!({ "command": "sleep 60" }))];
+    let start = std::time::Instant::now();
+    let replies = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            options.cancel.cancel();
+        });
+        registry.call_many(&world.engine, &world.caller, &calls, &options).unwrap()
+    });
+    assert!(start.elapsed().as_secs() < 30, "they were ended and not waited for");
+    for reply in replies {
+        assert!(reply.error().unwrap().message.contains("called off"), "{reply:?}");
+    }
+    assert_eq!(world.sh("s", "echo on").unwrap().stdout, "on\n");
+}
+
+#[test]
 fn a_program_cannot_rewrite_its_own_directory() {
-    let world = world("echo '# broken' >> \"$FRACTAL_TOOL_DIR/main.sh\" && echo '{\"sum\": 1}'", "");
+    let world =
+        world("echo '# broken' >> \"$FRACTAL_TOOL_DIR/main.sh\" && echo '{\"sum\": 1}'", "");
     let tier = world.sh("s", "true").unwrap().isolation.tier;
     let wrote = ask(&world, json!({}));
     assert_eq!(wrote.is_ok(), tier == fractal::model::Tier::Copied, "{wrote:?}");
