@@ -11,6 +11,8 @@ mod roles;
 mod stages;
 
 pub use attempts::TrySettings;
+#[cfg(feature = "tools")]
+pub(crate) use find::read_regular;
 pub use stages::{Line, Stage};
 
 use crate::template::{BUILT_IN, Template};
@@ -19,7 +21,7 @@ use fractal_model::{
     format_duration_ms, parse_bytes, parse_duration_ms,
 };
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +38,8 @@ pub const PIDS: u64 = 4096;
 pub struct Config {
     /// Strongest first.
     sources: Vec<Source>,
+    /// Where the user's own file is, or would be.
+    user: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -106,6 +110,7 @@ struct TemplateFile {
     hide: Vec<String>,
     #[serde(default)]
     read_only: Vec<String>,
+    tools: Option<BTreeSet<String>>,
     #[serde(default)]
     env: BTreeMap<String, String>,
     #[serde(default)]
@@ -193,6 +198,16 @@ impl Config {
         (all(|file| &file.hide), all(|file| &file.show))
     }
 
+    /// Where tools are described: beside the project's file (in `directory`
+    /// where it has none), and beside the user's.
+    pub fn tool_directories(&self, directory: &Path) -> Vec<PathBuf> {
+        let project = self.sources.iter().map(|source| source.path.as_path());
+        let project = project.filter(|path| path.ends_with(FILE_NAME)).find_map(Path::parent);
+        let user = self.user.as_deref().and_then(Path::parent);
+        let places = std::iter::once(project.unwrap_or(directory)).chain(user);
+        places.map(|place| place.join("tools")).collect()
+    }
+
     /// Names of configured templates.
     pub fn template_names(&self) -> Vec<String> {
         self.sources.iter().flat_map(|source| source.file.templates.keys().cloned()).collect()
@@ -224,6 +239,7 @@ impl Config {
         template.cwd = file.cwd.or(template.cwd);
         template.hide.extend(file.hide);
         template.read_only.extend(file.read_only);
+        template.tools = file.tools.or(template.tools);
         let root = path.parent().unwrap_or(Path::new("/"));
         for mount in &file.mounts {
             let mount = mount
@@ -308,7 +324,7 @@ fn parse(path: &Path, text: &str) -> Result<File> {
 }
 
 /// The line, from 1, of a place in a text.
-fn line_of(text: &str, at: usize) -> usize {
+pub(crate) fn line_of(text: &str, at: usize) -> usize {
     1 + text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
 }
 
@@ -418,7 +434,8 @@ mod tests {
     use super::*;
 
     pub fn read(text: &str) -> Result<Config> {
-        Ok(Config { sources: vec![Source::read(PathBuf::from("/p/fractal.toml"), text)?] })
+        let source = Source::read(PathBuf::from("/p/fractal.toml"), text)?;
+        Ok(Config { sources: vec![source], user: None })
     }
 
     #[test]

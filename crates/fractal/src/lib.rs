@@ -30,18 +30,20 @@ mod reach;
 mod stages;
 mod stale;
 mod template;
+#[cfg(feature = "tools")]
+pub mod tools;
 mod verbs;
 mod view;
 
 pub use config::{Config, Line, Setting, Stage, TrySettings};
 pub use doctor::{Diagnosis, Finding};
 pub use doors::{fingerprint, new_name};
-pub use fractal_store::Census;
 pub use environment::{default_hidden, filter as filter_environment};
 pub use fractal_jail::terminal::Signals;
 pub use fractal_jail::{Input, Output, Streams};
 pub use fractal_model as model;
 pub use fractal_model::{Action, Code, Error, Policy, Reply, Result, Run, RunReply};
+pub use fractal_store::Census;
 pub use template::Template;
 pub use verbs::attempt::{Progress, Stop, Watch};
 pub use verbs::diff::{DiffFormat, DiffOutput};
@@ -104,6 +106,8 @@ pub struct Engine {
     tier: OnceLock<Tier>,
     fault_hook: OnceLock<apply::Hook>,
     refusals: authenticate::Refusals,
+    #[cfg(feature = "tools")]
+    tools: OnceLock<tools::ToolRegistry>,
 }
 
 /// The store, once a door has opened it with [`Engine::ready`].
@@ -137,6 +141,8 @@ impl Engine {
             tier: OnceLock::new(),
             fault_hook: OnceLock::new(),
             refusals: authenticate::Refusals::default(),
+            #[cfg(feature = "tools")]
+            tools: OnceLock::new(),
         };
         if !engine.layers_dir().is_dir() {
             engine.ready()?;
@@ -289,6 +295,19 @@ impl Engine {
             }
             Action::AuditVerify { expect } => {
                 verbs::audit::verify(self, caller, expect.as_deref()).map(Reply::AuditVerify)
+            }
+            #[cfg(feature = "tools")]
+            Action::Tool(call) => self.call_tool(caller, &call),
+            #[cfg(feature = "tools")]
+            Action::Calls(asked) => self.call_tools(caller, asked),
+            #[cfg(feature = "tools")]
+            Action::Tools { sandbox } => {
+                self.list_tools(caller, sandbox.as_deref()).map(Reply::Tools)
+            }
+            #[cfg(not(feature = "tools"))]
+            Action::Tool(_) | Action::Calls(_) | Action::Tools { .. } => {
+                Err(Error::new(Code::Unsupported, "this fractal was built without tools")
+                    .hint("build it with the feature `tools`"))
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::Caller;
 use fractal_model::{Error, Limits, Mount, MountAccess, MountSource, Network, Result, World};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// What a new sandbox starts with.
@@ -24,6 +24,8 @@ pub struct Template {
     pub hide: Vec<String>,
     /// Paths that cannot be written.
     pub read_only: Vec<String>,
+    /// The tools that may be used, where it says which.
+    pub tools: Option<BTreeSet<String>>,
     /// How programs run, where a run does not say.
     pub world: World,
 }
@@ -61,6 +63,7 @@ impl Template {
             cwd: None,
             hide: Vec::new(),
             read_only: Vec::new(),
+            tools: None,
             world: World::Native,
         };
         match name {

@@ -5,8 +5,8 @@
 
 use crate::{
     AuditReply, AuditVerifyReply, Change, Guard, GuardReply, Id, Key, KeyMade, KeyVerb, Policy,
-    Promote, PromoteReply, Record, Role, StagesReply, Tier, Try, TryReply, TypedPath, Verb,
-    VerifyReply, Vote, VoteReply,
+    Promote, PromoteReply, Record, Role, StagesReply, Tier, ToolCall, ToolCalls, ToolReply,
+    ToolsReply, Try, TryReply, TypedPath, Verb, VerifyReply, Vote, VoteReply,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -165,6 +165,15 @@ pub enum Action {
         #[serde(default)]
         expect: Option<String>,
     },
+    /// Uses a tool.
+    Tool(Box<ToolCall>),
+    /// Uses several tools at once.
+    Calls(ToolCalls),
+    /// The tools that may be used, in a sandbox or in a new one.
+    Tools {
+        #[serde(default)]
+        sandbox: Option<String>,
+    },
 }
 
 impl Action {
@@ -197,6 +206,8 @@ impl Action {
             Action::Stages => Verb::Stages,
             Action::Key(_) => Verb::Key,
             Action::Audit { .. } | Action::AuditVerify { .. } => Verb::Audit,
+            Action::Tool(_) | Action::Calls(_) => Verb::Tool,
+            Action::Tools { .. } => Verb::List,
         }
     }
 }
@@ -604,6 +615,8 @@ pub enum Reply {
     Verify(Box<VerifyReply>),
     Vote(VoteReply),
     Stages(StagesReply),
+    Tool(Box<ToolReply>),
+    Tools(ToolsReply),
     Show(Box<ShowReply>),
     Sandbox(SandboxInfo),
     Snapshot(SnapshotInfo),
@@ -621,6 +634,7 @@ pub enum Reply {
     Volumes { volumes: Vec<VolumeInfo> },
     Volume(VolumeInfo),
     Done { dropped: Vec<String> },
+    Calls { results: Vec<ToolReply> },
 }
 
 /// An answer that was given through a door, to be given again.

@@ -35,6 +35,8 @@ pub enum Code {
     Unsupported,
     /// Capacity is used up for now.
     Busy,
+    /// A tool ran and did not do its work.
+    Failed,
     /// Stored data does not read back as written.
     Corrupt,
     /// A defect in fractal.
@@ -42,7 +44,7 @@ pub enum Code {
 }
 
 /// One row per code: its name, exit status and HTTP status.
-const TABLE: [(Code, &str, u8, u16); 12] = [
+const TABLE: [(Code, &str, u8, u16); 13] = [
     (Code::NotFound, "not_found", 6, 404),
     (Code::Exists, "exists", 125, 409),
     (Code::Invalid, "invalid", 2, 400),
@@ -53,6 +55,7 @@ const TABLE: [(Code, &str, u8, u16); 12] = [
     (Code::Timeout, "timeout", 124, 504),
     (Code::Unsupported, "unsupported", 125, 501),
     (Code::Busy, "busy", 125, 429),
+    (Code::Failed, "failed", 1, 422),
     (Code::Corrupt, "corrupt", 125, 500),
     (Code::Internal, "internal", 125, 500),
 ];

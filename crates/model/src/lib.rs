@@ -23,13 +23,14 @@ pub mod reference;
 mod secret;
 mod stage;
 mod time;
+mod tool;
 mod units;
 mod window;
 
 pub use action::{
-    Action, ArchiveReply, DiffReply, GcReply, Given, Isolation, ListReply, LogReply, Mount, MountAccess,
-    MountSource, Outcome, Part, Reply, Run, RunReply, SandboxInfo, ShowReply, SnapshotInfo,
-    Staleness, Usage, VolumeInfo, VolumeVerb, World,
+    Action, ArchiveReply, DiffReply, GcReply, Given, Isolation, ListReply, LogReply, Mount,
+    MountAccess, MountSource, Outcome, Part, Reply, Run, RunReply, SandboxInfo, ShowReply,
+    SnapshotInfo, Staleness, Usage, VolumeInfo, VolumeVerb, World,
 };
 pub use attempt::{
     Attempt, AttemptReport, BaseKind, BaseReport, Check, CheckReport, CheckResult, Criterion,
@@ -53,5 +54,6 @@ pub use stage::{
     Evidence, Pending, Promotion, STAGE_NAMES, StageKind, StageReport, StagesReply, Vote, VoteReply,
 };
 pub use time::{format_iso_ms, parse_iso_ms};
+pub use tool::{ToolAnswer, ToolCall, ToolCalls, ToolInfo, ToolReply, ToolsReply, check_tool_name};
 pub use units::{format_bytes, format_duration_ms, parse_bytes, parse_duration_ms};
 pub use window::Window;

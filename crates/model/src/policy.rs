@@ -40,6 +40,7 @@ pub enum Verb {
     Stages,
     Key,
     Audit,
+    Tool,
 }
 
 impl Verb {
@@ -248,6 +249,9 @@ pub struct Policy {
     /// The weakest tier a run may fall back to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Tier>,
+    /// Tools allowed, by name; `None` allows every tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<BTreeSet<String>>,
 }
 
 impl Policy {
@@ -264,6 +268,10 @@ impl Policy {
                 (verbs, None) | (None, verbs) => verbs.clone(),
             },
             isolation: self.isolation.max(other.isolation),
+            tools: match (&self.tools, &other.tools) {
+                (Some(a), Some(b)) => Some(a.intersection(b).cloned().collect()),
+                (names, None) | (None, names) => names.clone(),
+            },
         }
     }
 
@@ -275,6 +283,11 @@ impl Policy {
     /// Whether the verb may be used at all.
     pub fn allows(&self, verb: Verb) -> bool {
         self.allow.as_ref().is_none_or(|verbs| verbs.contains(&verb))
+    }
+
+    /// Whether the tool may be used at all.
+    pub fn allows_tool(&self, name: &str) -> bool {
+        self.tools.as_ref().is_none_or(|names| names.contains(name))
     }
 }
 
@@ -300,13 +313,14 @@ mod tests {
             allow in proptest::option::of(proptest::collection::btree_set(
                 prop_oneof![Just(Verb::Run), Just(Verb::Fork), Just(Verb::Drop)], 0..3)),
             isolation in proptest::option::of(prop_oneof![Just(Tier::Copied), Just(Tier::Clone)]),
+            tools in proptest::option::of(proptest::collection::btree_set("[ab]", 0..3)),
         ) -> Policy {
             Policy {
                 limits: Limits {
                     cpu_milli: bounds[0], memory_bytes: bounds[1], pids: bounds[2],
                     disk_bytes: bounds[3], time_ms: bounds[4], output_bytes: bounds[5],
                 },
-                network, hidden, read_only, allow, isolation,
+                network, hidden, read_only, allow, isolation, tools,
             }
         }
     }

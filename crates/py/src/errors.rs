@@ -52,6 +52,6 @@ fn errno(code: Code) -> Option<i32> {
         Code::Unsupported => Some(95),
         Code::Timeout => Some(110),
         Code::Conflict => Some(116),
-        Code::Invalid | Code::Internal => None,
+        Code::Invalid | Code::Failed | Code::Internal => None,
     }
 }

@@ -75,11 +75,7 @@ impl Asker {
 }
 
 /// Lets requests pass whose asker is known; hangs the [`Asker`] on them.
-pub async fn identify(
-    State(state): State<Shared>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+pub async fn identify(State(state): State<Shared>, mut request: Request, next: Next) -> Response {
     let door = request.extensions().get::<Door>().copied();
     // A body cannot be shared between threads; headers can.
     let headers = request.headers().clone();
@@ -92,11 +88,7 @@ pub async fn identify(
     }
 }
 
-async fn admit(
-    state: &Shared,
-    door: Option<Door>,
-    headers: &HeaderMap,
-) -> Result<Asker, Failure> {
+async fn admit(state: &Shared, door: Option<Door>, headers: &HeaderMap) -> Result<Asker, Failure> {
     let door = door.ok_or_else(|| Error::internal("a request came through no door"))?;
     let token = token(headers)?;
     match (door, token) {

@@ -78,17 +78,14 @@ pub fn strict<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
         unknown.get_or_insert_with(|| path.to_string());
     })
     .map_err(|error| Error::invalid(format!("the body does not read: {error}")))?;
-    reader
-        .end()
-        .map_err(|error| Error::invalid(format!("something follows the body: {error}")))?;
+    reader.end().map_err(|error| Error::invalid(format!("something follows the body: {error}")))?;
     match unknown {
         None => Ok(value),
-        Some(path) => Err(Error::invalid(format!(
-            "nobody knows the field `{}`",
-            path.escape_debug()
-        ))
-        .hint("`GET /v1/openapi.json` describes every field")
-        .into()),
+        Some(path) => {
+            Err(Error::invalid(format!("nobody knows the field `{}`", path.escape_debug()))
+                .hint("`GET /v1/openapi.json` describes every field")
+                .into())
+        }
     }
 }
 
@@ -101,7 +98,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         match axum::extract::Query::<T>::from_request_parts(parts, state).await {
             Ok(axum::extract::Query(value)) => Ok(Query(value)),
-            Err(error) => Err(Error::invalid(format!("the query does not read: {}", error.body_text())).into()),
+            Err(error) => {
+                Err(Error::invalid(format!("the query does not read: {}", error.body_text()))
+                    .into())
+            }
         }
     }
 }
@@ -115,7 +115,9 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         match axum::extract::Path::<T>::from_request_parts(parts, state).await {
             Ok(axum::extract::Path(value)) => Ok(Path(value)),
-            Err(error) => Err(Error::invalid(format!("the path does not read: {}", error.body_text())).into()),
+            Err(error) => {
+                Err(Error::invalid(format!("the path does not read: {}", error.body_text())).into())
+            }
         }
     }
 }

@@ -108,8 +108,9 @@ fn read_key(key: &HeaderValue) -> Result<String, Failure> {
 
 fn again(given: Given, print: &str) -> Result<Response, Failure> {
     if given.print != print {
-        let error = Error::new(Code::Conflict, "this `Idempotency-Key` was used for another request")
-            .hint("choose a new key for a new request");
+        let error =
+            Error::new(Code::Conflict, "this `Idempotency-Key` was used for another request")
+                .hint("choose a new key for a new request");
         return Err(Failure::with_status(StatusCode::UNPROCESSABLE_ENTITY, error));
     }
     let status = StatusCode::from_u16(given.status).unwrap_or(StatusCode::OK);
@@ -139,7 +140,8 @@ async fn keep(
         return Ok(response);
     }
     let (parts, body) = response.into_parts();
-    let body = to_bytes(body, usize::MAX).await.map_err(|_| Error::internal("an answer was lost"))?;
+    let body =
+        to_bytes(body, usize::MAX).await.map_err(|_| Error::internal("an answer was lost"))?;
     if body.len() <= ANSWER_BYTES_MAX {
         let text = String::from_utf8_lossy(&body).into_owned();
         state.engine.give(&asker, &key, &Given { print, status: status.as_u16(), body: text })?;

@@ -91,8 +91,7 @@ fn describe(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
         described["x-verb"] = json!(verb);
     }
     if let Some(body) = operation.body {
-        described["requestBody"] =
-            json!({ "required": false, "content": { "application/json": { "schema": input(body) } } });
+        described["requestBody"] = json!({ "required": false, "content": { "application/json": { "schema": input(body) } } });
     }
     described
 }
@@ -155,9 +154,11 @@ fn responses(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
                 "text/event-stream": { "schema": { "type": "string" } },
             }),
         ),
-        Answer::Events => {
-            (200, "Events as they happen.", json!({ "text/event-stream": { "schema": { "type": "string" } } }))
-        }
+        Answer::Events => (
+            200,
+            "Events as they happen.",
+            json!({ "text/event-stream": { "schema": { "type": "string" } } }),
+        ),
         Answer::Text(kind) => (200, "Done.", json!({ kind: { "schema": { "type": "string" } } })),
     };
     all[status.to_string()] = json!({ "description": about, "content": content });

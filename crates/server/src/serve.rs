@@ -2,8 +2,8 @@
 
 use crate::admission::{Admission, Budget};
 use crate::asker::{self, Authenticate, Doorkeeper};
-use crate::listen::{self, Listeners};
 use crate::limits::Gauges;
+use crate::listen::{self, Listeners};
 use crate::state::{Project, Shared, State};
 use crate::{idempotent, openapi, routes};
 use axum::Router;
@@ -43,11 +43,7 @@ pub struct Settings {
 }
 
 /// Serves until SIGTERM or SIGINT. Calls `ready` once with the addresses.
-pub fn serve(
-    engine: Engine,
-    settings: Settings,
-    ready: impl FnOnce(&[SocketAddr]),
-) -> Result<()> {
+pub fn serve(engine: Engine, settings: Settings, ready: impl FnOnce(&[SocketAddr])) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

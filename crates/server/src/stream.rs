@@ -50,9 +50,9 @@ pub async fn run(state: &Shared, asker: &Asker, run: Run) -> Result<Response, Fa
         let _ = (out.await, err.await);
         let last = match done {
             Ok(reply) => Event::default().event("result").json_data(reply),
-            Err(failure) => Event::default()
-                .event("error")
-                .json_data(json!({ "error": failure.error() })),
+            Err(failure) => {
+                Event::default().event("error").json_data(json!({ "error": failure.error() }))
+            }
         };
         if let Ok(last) = last {
             let _ = events.send(last).await;

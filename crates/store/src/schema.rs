@@ -202,7 +202,9 @@ pub(crate) fn create(path: &Path) -> Result<Connection> {
          BEGIN IMMEDIATE;",
     )?;
     // Built as an old one becomes a new one, so that both have the same columns.
-    [TABLES, TABLES_2, TABLES_3, answers::TABLE].iter().try_for_each(|sql| conn.execute_batch(sql))?;
+    [TABLES, TABLES_2, TABLES_3, answers::TABLE]
+        .iter()
+        .try_for_each(|sql| conn.execute_batch(sql))?;
     conn.execute("INSERT INTO head VALUES (1, 0, ?1)", [Record::GENESIS])?;
     conn.pragma_update(None, "user_version", FORMAT_VERSION)?;
     conn.execute_batch("COMMIT")?;

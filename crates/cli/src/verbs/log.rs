@@ -67,6 +67,9 @@ fn text(body: &RecordBody, name: &str) -> Option<String> {
 /// The error, or what the verb wrote down about itself.
 fn outcome(body: &RecordBody) -> String {
     let text = |name: &str| text(body, name);
+    if let Some(tool) = text("tool") {
+        return format!("{}: {tool}", body.error.map_or("ok", |code| code.name()));
+    }
     if let Some(code) = body.error {
         return match (text("from"), text("why")) {
             (Some(from), Some(why)) => format!("{}: from {from}: {why}", code.name()),

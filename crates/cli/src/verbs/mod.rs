@@ -29,6 +29,7 @@ mod sh;
 mod show;
 mod snapshot;
 mod stages;
+mod tool;
 mod undo;
 mod update;
 mod verify;
@@ -72,6 +73,7 @@ pub enum Verb {
     Export(export::Export),
     Import(import::Import),
     Volume(volume::Volume),
+    Tool(tool::Tool),
     Gc(gc::Gc),
     Serve(serve::Serve),
     Doctor(doctor::Doctor),
@@ -112,6 +114,7 @@ impl Verb {
             Verb::Export(args) => args.call(session),
             Verb::Import(args) => args.call(session),
             Verb::Volume(args) => args.call(session),
+            Verb::Tool(args) => args.call(session),
             Verb::Gc(args) => args.call(session),
             Verb::Serve(args) => args.call(session),
             Verb::Doctor(args) => args.call(session),

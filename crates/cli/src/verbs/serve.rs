@@ -72,10 +72,8 @@ enum Level {
 impl Serve {
     #[cfg(not(feature = "server"))]
     pub fn call(self, _: &Session) -> Result<u8, Failure> {
-        let error = Error::new(
-            fractal::Code::Unsupported,
-            "this fractal was built without the server",
-        );
+        let error =
+            Error::new(fractal::Code::Unsupported, "this fractal was built without the server");
         Err(error.hint("build it with the feature `server`").into())
     }
 

@@ -17,6 +17,8 @@ mod rootless;
 #[cfg(feature = "server")]
 mod serve;
 mod stages;
+#[cfg(feature = "tools")]
+mod tools;
 mod transcripts;
 mod trees;
 mod virtually;

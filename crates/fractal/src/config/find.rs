@@ -39,7 +39,7 @@ impl Config {
                 Err(error) => first = first.or(Some(error)),
             }
         }
-        (Config { sources }, first)
+        (Config { sources, user: user_file.map(Path::to_path_buf) }, first)
     }
 }
 
@@ -55,7 +55,7 @@ fn is_ours(path: &Path, directory: &Path) -> bool {
 }
 
 /// Reads a file, and never waits for a fifo.
-pub(super) fn read_regular(path: &Path) -> std::io::Result<String> {
+pub(crate) fn read_regular(path: &Path) -> std::io::Result<String> {
     use std::os::unix::fs::OpenOptionsExt;
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let mut file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;

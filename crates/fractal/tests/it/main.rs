@@ -18,6 +18,8 @@ mod lost_updates;
 mod promote;
 mod spawner;
 mod stages;
+#[cfg(feature = "tools")]
+mod tools;
 mod turned;
 mod update;
 mod verbs;

@@ -4,6 +4,9 @@ use crate::{assert_none, files};
 
 const LINES_MAX: usize = 800;
 
+/// Generated, and read by searching: it is as long as there are verbs.
+const REFERENCE: &str = "docs/cli.md";
+
 /// Where `unsafe` may stand.
 const UNSAFE_HOME: &str = "crates/jail/src/sys/";
 
@@ -104,7 +107,7 @@ fn files_stay_short() {
     let long: Vec<String> = files(&[".rs", ".md"])
         .into_iter()
         .map(|(path, text)| (path, text.lines().count()))
-        .filter(|(_, lines)| *lines > LINES_MAX)
+        .filter(|(path, lines)| *lines > LINES_MAX && path != REFERENCE)
         .map(|(path, lines)| format!("{path}: {lines} lines"))
         .collect();
     assert_none(&long, "look for the seam");

@@ -7,10 +7,10 @@ use crate::metrics::Now;
 use crate::reply::VersionReply;
 use crate::state::Shared;
 use crate::work;
+use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
-use axum::Json;
 use fractal::Error;
 use fractal::model::Verb;
 
@@ -22,10 +22,7 @@ pub fn open(api: Api) -> Api {
         Operation::get("/healthz", "health").says("Whether the server lives."),
         async || "ok\n",
     )
-    .with(
-        Operation::get("/readyz", "ready").says("Whether the server takes new work."),
-        ready,
-    )
+    .with(Operation::get("/readyz", "ready").says("Whether the server takes new work."), ready)
     .with(
         Operation::get("/v1/openapi.json", "openapi")
             .says("This description.")

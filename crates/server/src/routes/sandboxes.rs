@@ -12,8 +12,8 @@ use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use fractal::model::{
-    BaseKind, DiffReply, LogReply, Network, Policy, Record, Run, SandboxInfo, ShowReply, SnapshotInfo,
-    Verb, World,
+    BaseKind, DiffReply, LogReply, Network, Policy, Record, Run, SandboxInfo, ShowReply,
+    SnapshotInfo, Verb, World,
 };
 use fractal::{Action, DiffFormat, Error, Reply};
 use schemars::JsonSchema;

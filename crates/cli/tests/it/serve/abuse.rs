@@ -10,11 +10,8 @@ fn bodies_are_read_strictly_and_bounded() {
     let server = Server::start(&world);
     let unknown = server.own("POST", "/v1/run", r#"{"command":["true"],"memroy":1}"#);
     assert!(unknown.refusal(400, "invalid").contains("memroy"));
-    let nested = server.own(
-        "POST",
-        "/v1/run",
-        r#"{"command":["true"],"ask":{"limits":{"memory":5}}}"#,
-    );
+    let nested =
+        server.own("POST", "/v1/run", r#"{"command":["true"],"ask":{"limits":{"memory":5}}}"#);
     assert!(nested.refusal(400, "invalid").contains("ask.limits.memory"));
     for body in ["{", "[]", "null", "{}x", "{\"command\":\"true\"}", "\u{0}"] {
         server.own("POST", "/v1/run", body).refusal(400, "invalid");
@@ -79,7 +76,8 @@ fn nonsense_ends_a_connection_and_not_the_server() {
         let _ = stream.read_to_end(&mut answer);
         assert!(!answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
     }
-    let long = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "y".repeat(1 << 20));
+    let long =
+        format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "y".repeat(1 << 20));
     assert_ne!(server.raw(long.as_bytes()).status, 200);
     assert_eq!(server.own("GET", "/healthz", "").status, 200);
 }

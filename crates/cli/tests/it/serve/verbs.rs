@@ -76,9 +76,9 @@ fn a_run_can_be_followed_while_it_happens() {
     }
     let world = World::new();
     let server = Server::start(&world);
-    let body = r#"{"command":["sh","-c","cat; echo err >&2; exit 3"],"stdin":"h\u00e9","discard":true}"#;
-    let answer =
-        server.own_with("POST", "/v1/run", &["Accept: text/event-stream"], body);
+    let body =
+        r#"{"command":["sh","-c","cat; echo err >&2; exit 3"],"stdin":"h\u00e9","discard":true}"#;
+    let answer = server.own_with("POST", "/v1/run", &["Accept: text/event-stream"], body);
     assert!(answer.headers.contains("text/event-stream"), "{}", answer.headers);
     let text = &answer.body;
     assert!(text.contains("event: stdout\ndata: {\"text\":\"hé\"}"), "{text}");

@@ -17,11 +17,12 @@ use crate::{Caller, Engine, base, stale, template};
 use claim::{abandon, claim};
 use fractal_jail::layer::{Bounds, Changes, Layer};
 use fractal_jail::{Input, Output, Report, Streams};
-use fractal_model::{Change, Error, Mount, Result, Run, RunReply, SandboxPath, World};
+use fractal_model::{Change, Error, Id, Mount, Result, Run, RunReply, SandboxPath, World};
 use place::{Place, decide};
 use settle::settle;
 use spec::spec;
 use std::os::fd::OwnedFd;
+use std::sync::{Arc, OnceLock};
 
 /// Bytes of each stream that a captured run keeps.
 pub const CAPTURE_BYTES_MAX: usize = 4 << 20;
@@ -32,7 +33,12 @@ pub struct RunIo {
     terminal: bool,
     #[cfg_attr(not(feature = "virtual"), expect(dead_code))]
     job: Job,
+    begun: Option<Begun>,
 }
+
+/// Where a run that has begun writes down which one it is: its own id and the
+/// layer it writes, by which it can be ended.
+pub type Begun = Arc<OnceLock<(Id, Id)>>;
 
 /// What a run carries out; all but the first belong to the virtual world.
 enum Job {
@@ -69,6 +75,7 @@ impl RunIo {
             streams: Streams { stdin, stdout: keep(), stderr: keep(), interactive: false },
             terminal: false,
             job: Job::Command,
+            begun: None,
         }
     }
 
@@ -93,6 +100,13 @@ impl RunIo {
         io
     }
 
+    /// Has it told which run it is, for who may want to end it.
+    #[cfg(feature = "tools")]
+    pub(crate) fn telling(mut self, begun: Begun) -> RunIo {
+        self.begun = Some(begun);
+        self
+    }
+
     /// Nothing goes in or out; this code works on the sandbox's files. The
     /// run's command only tells the journal what it is. For the virtual world.
     #[cfg(feature = "virtual")]
@@ -111,6 +125,7 @@ impl RunIo {
             },
             terminal: false,
             job: Job::Command,
+            begun: None,
         }
     }
 
@@ -123,7 +138,7 @@ impl RunIo {
             stderr: Output::Descriptor(stderr),
             interactive: true,
         };
-        RunIo { streams, terminal: false, job: Job::Lines(lines) }
+        RunIo { streams, terminal: false, job: Job::Lines(lines), begun: None }
     }
 
     /// Nothing to read or write: programs work in a directory meanwhile.
@@ -140,7 +155,7 @@ impl RunIo {
             stderr: Output::Capture(0),
             interactive: true,
         };
-        RunIo { streams, terminal: true, job: Job::Command }
+        RunIo { streams, terminal: true, job: Job::Command, begun: None }
     }
 }
 
@@ -157,6 +172,9 @@ pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunR
     }
     copied::check(engine, caller, &run, &place)?;
     claim(engine, &mut place)?;
+    if let Some(begun) = &io.begun {
+        let _ = begun.set((place.run_id, place.row.top));
+    }
     let ran = match place.world {
         World::Native => copied::materialise(engine, &place)
             .and_then(|()| execute(engine, caller, &run, &place, io)),

@@ -232,8 +232,15 @@ pub fn new_policy(caller: &Caller, run: &Run, template: &Template) -> Result<Pol
     );
     let mut read_only = run.ask.read_only.clone();
     read_only.extend(template.read_only.iter().map(expand));
-    let asked =
-        Policy { limits, network, hidden, read_only, allow: None, isolation: run.ask.isolation };
+    let asked = Policy {
+        limits,
+        network,
+        hidden,
+        read_only,
+        allow: None,
+        isolation: run.ask.isolation,
+        tools: template.tools.clone(),
+    };
     Ok(caller.policy.meet(&asked))
 }
 

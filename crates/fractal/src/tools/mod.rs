@@ -1,0 +1,201 @@
+//! Tools: named operations with an input schema, for programs that think.
+//!
+//! A tool is a verb of the engine, a function of the embedding program or a
+//! program that runs inside a sandbox. All of them are called the same way:
+//! the input is checked against the tool's schema before anything happens,
+//! time, sizes and the number of calls at once are bounded, one call's failure
+//! is its own, and every call leaves a record that tells nothing of its input.
+//! This module knows neither MCP nor HTTP; they offer what is registered here.
+
+mod call;
+mod files;
+mod function;
+mod manifest;
+mod many;
+mod program;
+mod registry;
+mod retry;
+mod schema;
+mod slots;
+mod stoppable;
+mod verbs;
+
+pub use many::{Cancel, Options};
+pub use program::Program;
+pub use registry::ToolRegistry;
+pub use verbs::Builtin;
+
+use crate::template::Template;
+use crate::{Caller, Engine};
+use fractal_model::{
+    Error, Policy, Reply, Result, ToolCall, ToolCalls, ToolInfo, ToolReply, ToolsReply,
+};
+use serde_json::Value;
+use std::fmt;
+use std::sync::Arc;
+
+/// Time for one try where nobody says otherwise.
+pub const TIME_MS: u64 = 60_000;
+
+/// Bytes of an input, as JSON.
+pub const INPUT_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of an answer, as JSON, where nobody says otherwise.
+pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
+/// What a function of the embedding program looks like.
+pub type Function = Arc<dyn Fn(&ToolCall) -> Result<Value> + Send + Sync>;
+
+/// A named operation with an input schema.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    /// Its name: a small letter, then small letters, digits, `-` and `_`.
+    pub name: String,
+    /// What it does, when to use it and what comes back, for whoever chooses.
+    pub description: String,
+    /// JSON Schema (2020-12) of its input, which is an object.
+    pub input: Value,
+    /// JSON Schema of what it answers.
+    pub output: Option<Value>,
+    /// Whether doing it twice is as good as once: only then it is tried again.
+    pub idempotent: bool,
+    /// Whether it changes nothing.
+    pub read_only: bool,
+    /// Whether it may take something away for good.
+    pub destructive: bool,
+    /// Time for one try.
+    pub time_ms: u64,
+    /// How it runs.
+    pub kind: Kind,
+}
+
+/// How a tool runs.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A verb of the engine.
+    Verb(Builtin),
+    /// Code of the embedding program, in a thread of its own.
+    Function(Function),
+    /// A program inside a sandbox, with JSON on its input and output.
+    Program(Box<Program>),
+}
+
+impl Kind {
+    /// The word for it on every surface.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Kind::Verb(_) => "verb",
+            Kind::Function(_) => "function",
+            Kind::Program(_) => "program",
+        }
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Tool {
+    /// A function of the embedding program. It counts as one that changes
+    /// things and is not to be repeated, until it says otherwise.
+    pub fn function(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        input: Value,
+        code: impl Fn(&ToolCall) -> Result<Value> + Send + Sync + 'static,
+    ) -> Tool {
+        Tool {
+            name: name.into(),
+            description: description.into(),
+            input,
+            output: None,
+            idempotent: false,
+            read_only: false,
+            destructive: false,
+            time_ms: TIME_MS,
+            kind: Kind::Function(Arc::new(code)),
+        }
+    }
+
+    /// The tool as it is offered.
+    pub fn info(&self) -> ToolInfo {
+        let directory = match &self.kind {
+            Kind::Program(program) => Some(program.directory.display().to_string()),
+            _ => None,
+        };
+        ToolInfo {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            kind: self.kind.name().to_owned(),
+            input: self.input.clone(),
+            output: self.output.clone(),
+            idempotent: self.idempotent,
+            read_only: self.read_only,
+            destructive: self.destructive,
+            time_ms: self.time_ms,
+            directory,
+        }
+    }
+}
+
+impl Engine {
+    /// The tools that everybody has: the verbs, and what the embedding program
+    /// registers here.
+    pub fn tools(&self) -> &ToolRegistry {
+        self.tools.get_or_init(ToolRegistry::built_in)
+    }
+
+    /// The same with what the caller's project and the user describe, and
+    /// those descriptions that cannot be read.
+    pub fn tools_for(&self, caller: &Caller) -> (ToolRegistry, Vec<Error>) {
+        self.tools().with(&caller.config.tool_directories(&caller.directory))
+    }
+
+    /// What of it the caller may use in a sandbox, or in a new one.
+    pub(crate) fn list_tools(&self, caller: &Caller, sandbox: Option<&str>) -> Result<ToolsReply> {
+        let policy = match sandbox {
+            Some(name) => caller.policy.meet(&self.find(caller, Some(name))?.policy),
+            None => caller.policy.meet(&policy_of_new(caller)?),
+        };
+        let (registry, broken) = self.tools_for(caller);
+        Ok(ToolsReply { tools: registry.list(&policy), broken })
+    }
+
+    pub(crate) fn call_tool(&self, caller: &Caller, call: &ToolCall) -> Result<Reply> {
+        let (registry, broken) = self.tools_for(caller);
+        let reply = told(registry.call(self, caller, call), &broken);
+        match reply.error() {
+            Some(error) => Err(error.clone()),
+            None => Ok(Reply::Tool(Box::new(reply))),
+        }
+    }
+
+    pub(crate) fn call_tools(&self, caller: &Caller, asked: ToolCalls) -> Result<Reply> {
+        let (registry, broken) = self.tools_for(caller);
+        let mut options =
+            Options { jobs: asked.jobs.map(|jobs| jobs as usize), ..Options::default() };
+        options.tries = asked.tries.unwrap_or(options.tries);
+        let results = registry.call_many(self, caller, &asked.calls, &options)?;
+        let results = results.into_iter().map(|reply| told(reply, &broken)).collect();
+        Ok(Reply::Calls { results })
+    }
+}
+
+/// What the template of a new sandbox says about tools.
+fn policy_of_new(caller: &Caller) -> Result<Policy> {
+    let template = Template::find(caller, &caller.config.default_template())?;
+    Ok(Policy { tools: template.tools, ..Policy::default() })
+}
+
+/// Who calls a tool whose description is broken wants to know that.
+fn told(mut reply: ToolReply, broken: &[Error]) -> ToolReply {
+    let file = format!("/{}/{}", reply.tool, manifest::FILE_NAME);
+    let is_missing = reply.error().is_some_and(|error| error.code == fractal_model::Code::NotFound);
+    if let Some(why) = broken.iter().find(|why| is_missing && why.message.contains(&file)) {
+        reply.answer = fractal_model::ToolAnswer::Error(why.clone());
+    }
+    reply
+}
