@@ -14,6 +14,7 @@ use std::fmt;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Try {
     /// The ways, each with a name of its own; at least one.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub attempts: Vec<Attempt>,
     /// What every attempt must (or should) pass.
     #[serde(default)]

@@ -111,7 +111,7 @@ fn again(given: Given, print: &str) -> Result<Response, Failure> {
         let error =
             Error::new(Code::Conflict, "this `Idempotency-Key` was used for another request")
                 .hint("choose a new key for a new request");
-        return Err(Failure::with_status(StatusCode::UNPROCESSABLE_ENTITY, error));
+        return Err(error.into());
     }
     let status = StatusCode::from_u16(given.status).unwrap_or(StatusCode::OK);
     let mut response = (status, given.body).into_response();

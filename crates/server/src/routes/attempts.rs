@@ -17,7 +17,8 @@ use serde::Deserialize;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Compare {
-    /// Names or ids.
+    /// Names or ids of two or more.
+    #[schemars(length(min = 2))]
     sandboxes: Vec<String>,
     /// What is asked of each.
     #[serde(default)]

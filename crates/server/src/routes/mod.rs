@@ -9,6 +9,7 @@ mod keys;
 mod promotions;
 mod runs;
 mod sandboxes;
+mod tools;
 mod volumes;
 
 use crate::api::Api;
@@ -37,6 +38,7 @@ pub fn known() -> Api {
     let api = attempts::routes(api);
     let api = promotions::routes(api);
     let api = volumes::routes(api);
+    let api = tools::routes(api);
     let api = keys::routes(api);
     let api = audit::routes(api);
     events::routes(api)

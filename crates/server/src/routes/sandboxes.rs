@@ -95,6 +95,7 @@ struct Page {
     limit: Option<usize>,
     /// `next` of the page before.
     #[serde(default)]
+    #[schemars(length(min = 26, max = 26), regex(pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"))]
     after: Option<String>,
 }
 

@@ -20,7 +20,7 @@ fn the_same_request_is_carried_out_once_also_after_a_crash() {
     assert_eq!((first.status, &first.body), (200, &again.body));
     assert!(again.headers.contains("idempotency-replayed"), "{}", again.headers);
     let other = server.own_with("POST", "/v1/run", ONCE, r#"{"command":["true"]}"#);
-    other.refusal(422, "conflict");
+    other.refusal(409, "conflict");
     server.kill();
     let server = Server::start(&world);
     assert_eq!(server.own_with("POST", "/v1/run", ONCE, body).body, first.body);

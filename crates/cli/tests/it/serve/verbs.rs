@@ -126,7 +126,7 @@ fn every_described_path_is_there() {
                 continue;
             }
             let path = path.replace("{sandbox}", "none").replace("{volume}", "none");
-            let path = path.replace("{key}", "none");
+            let path = path.replace("{key}", "none").replace("{tool}", "none");
             let answer = server.own(&method.to_uppercase(), &path, "");
             let nowhere = answer.body.contains("nothing at this path");
             assert!(!nowhere && answer.status != 405, "{method} {path}: {}", answer.body);
@@ -134,6 +134,37 @@ fn every_described_path_is_there() {
         }
     }
     assert!(server.own("GET", "/docs", "").body.contains("openapi.json"));
+}
+
+#[cfg(feature = "tools")]
+#[test]
+fn tools_are_listed_and_called_one_by_one_and_together() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    world.write("a.txt", "one\n");
+    let server = Server::start(&world);
+    let tools = server.own("GET", "/v1/tools", "").json();
+    let has = |name: &str| {
+        tools["tools"].as_array().into_iter().flatten().any(|tool| tool["name"] == name)
+    };
+    assert!(has("read") && has("run") && has("promote"), "{tools}");
+    assert_eq!(server.own("POST", "/v1/sandboxes", r#"{"name":"t"}"#).status, 201);
+    let call = r#"{"sandbox":"t","input":{"path":"a.txt"}}"#;
+    let read = server.own("POST", "/v1/tools/read", call);
+    assert!(read.body.contains("one"), "{}", read.body);
+    let calls = json!({ "calls": [
+        { "tool": "read", "sandbox": "t", "input": { "path": "a.txt" } },
+        { "tool": "read", "sandbox": "t", "input": { "path": 5 } },
+        { "tool": "nothing", "input": {} },
+    ]});
+    let results = server.own("POST", "/v1/calls", &calls.to_string()).json();
+    let results = results["results"].as_array().expect("results").clone();
+    assert_eq!(results.len(), 3);
+    assert!(results[0]["output"].is_object(), "{results:?}");
+    assert_eq!(results[1]["error"]["code"], "invalid", "{results:?}");
+    assert_eq!(results[2]["error"]["code"], "not_found", "{results:?}");
 }
 
 #[test]
