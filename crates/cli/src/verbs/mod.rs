@@ -2,6 +2,7 @@
 
 mod approve;
 mod attempt;
+mod audit;
 mod compare;
 mod completions;
 mod config;
@@ -16,6 +17,7 @@ mod gc;
 mod guard;
 mod help;
 mod import;
+mod key;
 mod list;
 mod log;
 mod mount;
@@ -65,12 +67,14 @@ pub enum Verb {
     List(list::List),
     Show(show::Show),
     Log(log::Log),
+    Audit(audit::Audit),
     #[command(visible_alias = "rm")]
     Drop(drop::Drop),
     Cp(cp::Cp),
     Export(export::Export),
     Import(import::Import),
     Volume(volume::Volume),
+    Key(key::Key),
     Gc(gc::Gc),
     Doctor(doctor::Doctor),
     Config(config::Config),
@@ -105,11 +109,13 @@ impl Verb {
             Verb::List(args) => args.call(session),
             Verb::Show(args) => args.call(session),
             Verb::Log(args) => args.call(session),
+            Verb::Audit(args) => args.call(session),
             Verb::Drop(args) => args.call(session),
             Verb::Cp(args) => args.call(session),
             Verb::Export(args) => args.call(session),
             Verb::Import(args) => args.call(session),
             Verb::Volume(args) => args.call(session),
+            Verb::Key(args) => args.call(session),
             Verb::Gc(args) => args.call(session),
             Verb::Doctor(args) => args.call(session),
             Verb::Config(args) => args.call(session),
