@@ -4,6 +4,7 @@
 mod archives;
 mod attempts;
 mod attributes;
+mod audit;
 mod checks;
 #[cfg(feature = "virtual")]
 mod code;
