@@ -1,6 +1,6 @@
 //! Keys and the audit log, from outside.
 
-use crate::world::World;
+use crate::world::{World, able};
 
 fn secret(world: &World, args: &[&str]) -> String {
     let made = world.ok(&[&["key", "create"], args].concat());
@@ -80,14 +80,17 @@ fn roles_of_the_settings_count_and_a_broken_file_keeps_no_key_alive() {
 
 #[test]
 fn no_record_can_look_like_two() {
+    if !able() {
+        return;
+    }
     let world = World::new();
     let evil = "x\n9  2026-01-01 00:00:00  owner  drop  all\r\x1b[2J";
-    world.ok(&["--who", evil, "volume", "create", "v"]);
+    world.ok(&["run", "--", "true", evil]);
     let audit = world.ok(&["audit"]);
     assert_eq!(audit.out.lines().count(), 1, "{:?}", audit.out);
     assert!(!audit.out.contains(['\r', '\x1b']), "{:?}", audit.out);
     assert_eq!(world.ok(&["audit", "--jsonl"]).out.lines().count(), 1);
-    assert_eq!(world.ok(&["audit", "--key", evil]).out.lines().count(), 1);
+    assert_eq!(world.ok(&["audit", "--key", evil]).out, "");
 }
 
 #[test]
