@@ -207,6 +207,7 @@ impl Role {
 /// What can be done with keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "key", rename_all = "lowercase")]
+#[allow(clippy::large_enum_variant)] // one request lives at a time
 pub enum KeyVerb {
     /// Makes one and shows its secret, once.
     Create {
