@@ -36,9 +36,7 @@ pub fn made(world: &World, caller: &Caller, verb: KeyVerb) -> Result<KeyMade, Er
 
 /// The holder of a key, as a door would have it.
 pub fn holder(world: &World, key: &Key) -> Caller {
-    let mut caller = Caller::of_key(key, world.project(), Config::default());
-    caller.environment = world.caller.environment.clone();
-    caller
+    Caller::of_key(key, world.project(), Config::default())
 }
 
 pub fn records(world: &World) -> Vec<Record> {
@@ -243,5 +241,9 @@ fn the_journal_tells_which_key_asked_and_keeps_values_to_itself() {
     assert!(of_key.iter().all(|body| body.who == key.name && body.tenant == key.tenant));
     assert!(!serde_json::to_string(&all).unwrap().contains("hunter2"));
     assert_eq!(key.scope, Scope::All);
+    // It came without variables, and the keys of the door's user stay hidden.
+    let show = Action::Show { sandbox: Some("mine".to_owned()) };
+    let Ok(Reply::Show(shown)) = world.engine.apply(&caller, show) else { panic!("it shows") };
+    assert!(shown.info.policy.hidden.iter().any(|path| path.ends_with("/.ssh")));
     assert!(!key.policy.allows(Verb::Gc));
 }

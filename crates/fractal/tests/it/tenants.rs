@@ -220,6 +220,9 @@ fn volumes_records_and_promotions_of_others_do_not_show() {
         let asked = Promote { sandbox: Some("work".into()), dry_run, ..Promote::default() };
         Action::Promote(Box::new(asked))
     };
+    let outside = Promote { sandbox: Some("work".into()), outside: true, ..Promote::default() };
+    let outside = world.engine.apply(&a, Action::Promote(Box::new(outside)));
+    assert_eq!(outside.unwrap_err().code, Code::Denied, "the project, and no other place");
     let undo = match world.engine.apply(&a, action(false)).unwrap() {
         Reply::Promote(reply) => reply.undo.expect("it was applied").to_string(),
         other => panic!("promote answered {other:?}"),
