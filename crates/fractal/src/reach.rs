@@ -12,9 +12,13 @@ use std::collections::HashSet;
 /// Deeper than anybody forks; ends the walk in damaged data.
 const DEPTH_MAX: usize = 10_000;
 
+/// Where programs are on every Linux.
+const PROGRAMS: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 impl Caller {
-    /// The holder of a key, in the directory that its door works for. It has
-    /// no environment: what the door's own holds is not the key's to see.
+    /// The holder of a key, in the directory that its door works for. Of the
+    /// environment it has a path to programs alone: what the door's own holds is
+    /// not the key's to see.
     pub fn of_key(
         key: &Key,
         directory: impl Into<std::path::PathBuf>,
@@ -26,7 +30,7 @@ impl Caller {
             policy: key.policy.clone(),
             reach: key.reach(),
             directory: directory.into(),
-            environment: Vec::new(),
+            environment: vec![("PATH".into(), PROGRAMS.into())],
             config,
         }
     }

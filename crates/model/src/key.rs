@@ -175,7 +175,7 @@ const VIEWS: [Verb; 6] =
 /// What decides about other people's work.
 const VOTES: [Verb; 2] = [Verb::Approve, Verb::Reject];
 /// What works in sandboxes and leaves reality alone.
-const WORKS: [Verb; 11] = [
+const WORKS: [Verb; 12] = [
     Verb::Run,
     Verb::Fork,
     Verb::Snapshot,
@@ -187,6 +187,7 @@ const WORKS: [Verb; 11] = [
     Verb::Update,
     Verb::Import,
     Verb::Export,
+    Verb::Tool,
 ];
 /// What reaches reality, or what outlives sandboxes.
 const OPERATES: [Verb; 5] = [Verb::Promote, Verb::Undo, Verb::Guard, Verb::Volume, Verb::Gc];
@@ -212,6 +213,7 @@ impl Role {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "key", rename_all = "lowercase")]
+#[allow(clippy::large_enum_variant)] // one request lives at a time
 pub enum KeyVerb {
     /// Makes one and shows its secret, once.
     Create {

@@ -65,7 +65,7 @@ fn text(body: &RecordBody, name: &str) -> Option<String> {
 }
 
 /// The error, or what the verb wrote down about itself.
-fn outcome(body: &RecordBody) -> String {
+pub fn outcome(body: &RecordBody) -> String {
     let text = |name: &str| text(body, name);
     if let Some(tool) = text("tool") {
         return format!("{}: {tool}", body.error.map_or("ok", |code| code.name()));
@@ -73,6 +73,7 @@ fn outcome(body: &RecordBody) -> String {
     if let Some(code) = body.error {
         return match (text("from"), text("why")) {
             (Some(from), Some(why)) => format!("{}: from {from}: {why}", code.name()),
+            (None, Some(why)) => format!("{}: {why}", code.name()),
             _ => code.name().to_owned(),
         };
     }
@@ -116,6 +117,7 @@ fn outcome(body: &RecordBody) -> String {
         return format!("{} into {stage}", paths(&body.detail));
     }
     let object = text("child_name").or(text("snapshot")).or(text("to")).or(text("volume"));
+    let object = object.or(text("name"));
     match (text("verb"), object) {
         (Some(verb), Some(object)) => format!("{verb} {object}"),
         (_, Some(object)) => format!("ok: {object}"),

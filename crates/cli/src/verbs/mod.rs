@@ -2,6 +2,7 @@
 
 mod approve;
 mod attempt;
+mod audit;
 mod compare;
 mod completions;
 mod config;
@@ -16,6 +17,7 @@ mod gc;
 mod guard;
 mod help;
 mod import;
+mod key;
 mod list;
 mod log;
 mod mount;
@@ -67,6 +69,7 @@ pub enum Verb {
     List(list::List),
     Show(show::Show),
     Log(log::Log),
+    Audit(audit::Audit),
     #[command(visible_alias = "rm")]
     Drop(drop::Drop),
     Cp(cp::Cp),
@@ -74,6 +77,7 @@ pub enum Verb {
     Import(import::Import),
     Volume(volume::Volume),
     Tool(tool::Tool),
+    Key(key::Key),
     Gc(gc::Gc),
     Serve(serve::Serve),
     Doctor(doctor::Doctor),
@@ -109,12 +113,14 @@ impl Verb {
             Verb::List(args) => args.call(session),
             Verb::Show(args) => args.call(session),
             Verb::Log(args) => args.call(session),
+            Verb::Audit(args) => args.call(session),
             Verb::Drop(args) => args.call(session),
             Verb::Cp(args) => args.call(session),
             Verb::Export(args) => args.call(session),
             Verb::Import(args) => args.call(session),
             Verb::Volume(args) => args.call(session),
             Verb::Tool(args) => args.call(session),
+            Verb::Key(args) => args.call(session),
             Verb::Gc(args) => args.call(session),
             Verb::Serve(args) => args.call(session),
             Verb::Doctor(args) => args.call(session),

@@ -6,6 +6,7 @@ mod contract;
 mod copied;
 mod help;
 mod json;
+mod keys;
 mod many;
 mod mounting;
 mod network;

@@ -107,7 +107,8 @@ impl History {
                         takes_back.extend(id("undo").map(|undo| (undo, at)));
                     }
                 }
-                "approve" | "reject" => history.votes.push(Cast {
+                // Who was refused has not voted.
+                "approve" | "reject" if record.body.error.is_none() => history.votes.push(Cast {
                     who: record.body.who.clone(),
                     approved: record.body.action == "approve",
                     digest: detail["digest"].as_str().unwrap_or_default().to_owned(),

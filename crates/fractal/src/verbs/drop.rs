@@ -2,7 +2,7 @@
 
 use crate::reach::Seen;
 use crate::{Caller, Config, Engine, Line, living, record, stages};
-use fractal_model::{Error, Id, RecordBody, Reply, Result};
+use fractal_model::{Code, Error, Id, RecordBody, Reply, Result};
 use fractal_store::{Reads, RunRow, SandboxRow, Tx, process_start};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ pub fn drop(engine: &Engine, caller: &Caller, selectors: &[String], force: bool)
     for selector in selectors {
         match engine.find(caller, Some(selector)) {
             Ok(row) => rows.push(row),
+            Err(error) if error.code != Code::NotFound => return Err(error),
             Err(error) => match remembered(engine, caller, selector)? {
                 Some(_) => dropped.push(selector.clone()),
                 None if force => {}

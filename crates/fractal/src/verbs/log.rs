@@ -2,7 +2,7 @@
 
 use crate::reach::Seen;
 use crate::{Caller, Engine};
-use fractal_model::{Id, LogReply, Record, RecordBody, Result};
+use fractal_model::{Code, Id, LogReply, Record, RecordBody, Result};
 use fractal_store::Reads;
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -70,6 +70,7 @@ impl Here {
 fn sandbox_id(engine: &Engine, caller: &Caller, text: &str) -> Result<Id> {
     match engine.find(caller, Some(text)) {
         Ok(row) => Ok(row.id),
+        Err(error) if error.code != Code::NotFound => Err(error),
         Err(error) => super::drop::remembered(engine, caller, text)?.ok_or(error),
     }
 }

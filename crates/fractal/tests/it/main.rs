@@ -4,6 +4,7 @@
 mod archives;
 mod attempts;
 mod attributes;
+mod audit;
 mod checks;
 #[cfg(feature = "virtual")]
 mod code;
@@ -13,11 +14,13 @@ mod deep;
 mod frozen;
 mod histories;
 mod ignored;
+mod keys;
 mod live;
 mod lost_updates;
 mod promote;
 mod spawner;
 mod stages;
+mod tenants;
 #[cfg(feature = "tools")]
 mod tools;
 mod turned;

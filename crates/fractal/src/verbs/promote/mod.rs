@@ -31,6 +31,9 @@ use std::time::{Duration, Instant};
 const REALITY: &str = "reality";
 
 pub fn promote(engine: &Engine, caller: &Caller, asked: &Promote) -> Result<PromoteReply> {
+    if asked.outside {
+        engine.refuse_host_path(caller, "promote")?;
+    }
     require_below(engine, caller, asked)?;
     if let Some(reply) = stage::promote(engine, caller, asked)? {
         return Ok(reply);

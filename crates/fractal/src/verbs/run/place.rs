@@ -216,7 +216,8 @@ pub fn new_policy(caller: &Caller, run: &Run, template: &Template) -> Result<Pol
         .environment
         .iter()
         .find(|(key, _)| key == "HOME")
-        .map(|(_, value)| PathBuf::from(value));
+        .map(|(_, value)| PathBuf::from(value))
+        .or_else(environment::user_home);
     let (hide, show) = caller.config.hide_and_show();
     let expand = |path: &String| match (path.strip_prefix("~/"), &home) {
         (Some(rest), Some(home)) => home.join(rest).display().to_string(),

@@ -43,7 +43,7 @@ pub(super) fn mount_all(
     let mut mounts = Mounts::default();
     for mount in &row.mounts {
         // Scratch space is part of the layers.
-        let Some(dir) = placed(engine, mount)?.source else { continue };
+        let Some(dir) = placed(engine, &row.tenant, mount)?.source else { continue };
         let at = SandboxPath::parse(&mount.at)?;
         let writes = mount.access == fractal_model::MountAccess::Write;
         let opened = open(&mount.source, writes, &dir);
