@@ -65,12 +65,15 @@ impl Asker {
     /// The caller for the engine, with the settings as they are now.
     pub fn caller(&self, state: &crate::state::State) -> fractal::Result<Caller> {
         let config = state.project.config(&self.directory)?;
-        let mut caller = match &self.key {
+        Ok(match &self.key {
+            // Nothing of the environment of whoever started the server.
             Some(key) => Caller::of_key(key, &self.directory, config),
-            None => Caller { config, ..Caller::owner(&self.directory) },
-        };
-        caller.environment = state.project.environment.clone();
-        Ok(caller)
+            None => Caller {
+                config,
+                environment: state.project.environment.clone(),
+                ..Caller::owner(&self.directory)
+            },
+        })
     }
 }
 

@@ -19,7 +19,7 @@ use crate::state::Shared;
 use crate::work;
 use axum::Json;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::Method;
+use axum::http::{HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use fractal::{Action, Error};
@@ -63,12 +63,19 @@ pub async fn nowhere() -> Failure {
         .into()
 }
 
+/// What a browser must not do with an answer: guess its kind, or keep it.
+const ALWAYS: [(HeaderName, &str); 2] =
+    [(header::X_CONTENT_TYPE_OPTIONS, "nosniff"), (header::CACHE_CONTROL, "no-store")];
+
 /// Counts every request by the table's own words for it.
 pub async fn count(State(state): State<Shared>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let method = word(request.method());
-    let response = next.run(request).await;
+    let mut response = next.run(request).await;
+    for (name, value) in ALWAYS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
     let status = response.status().as_u16();
     let route = route.unwrap_or_else(|| "none".to_owned());
     tracing::debug!(method, route, status, "answered");
