@@ -104,10 +104,8 @@ fn one_thing_has_one_word() {
 
 #[test]
 fn files_stay_short() {
-    // Generated, one section per verb, and looked up rather than read.
     let long: Vec<String> = files(&[".rs", ".md"])
         .into_iter()
-        .filter(|(path, _)| path != REFERENCE)
         .map(|(path, text)| (path, text.lines().count()))
         .filter(|(path, lines)| *lines > LINES_MAX && path != REFERENCE)
         .map(|(path, lines)| format!("{path}: {lines} lines"))
