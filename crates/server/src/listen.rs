@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tower::ServiceExt;
@@ -90,24 +90,53 @@ fn open_socket(path: &Path) -> Result<(UnixListener, Claim)> {
     Ok((listener, Claim { path: path.to_path_buf(), _lock: lock }))
 }
 
+/// Where connections come from, and what is known of who comes.
+trait Accept: Send + 'static {
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+    fn next(&self) -> impl Future<Output = std::io::Result<(Self::Stream, Door)>> + Send;
+}
+
+impl Accept for TcpListener {
+    type Stream = TcpStream;
+
+    async fn next(&self) -> std::io::Result<(TcpStream, Door)> {
+        let (stream, peer) = self.accept().await?;
+        // Answers are small and somebody waits for them.
+        let _ = stream.set_nodelay(true);
+        Ok((stream, Door::Port { peer: peer.ip() }))
+    }
+}
+
+impl Accept for UnixListener {
+    type Stream = UnixStream;
+
+    /// The kernel says who is at the other end.
+    async fn next(&self) -> std::io::Result<(UnixStream, Door)> {
+        let (stream, _) = self.accept().await?;
+        let us = rustix::process::geteuid().as_raw();
+        let is_owner = stream.peer_cred().is_ok_and(|peer| [us, 0].contains(&peer.uid()));
+        Ok((stream, Door::Socket { is_owner }))
+    }
+}
+
 /// Takes connections until told to stop, then lets each finish its answer.
 pub async fn accept_all(listeners: Listeners, router: Router, stopped: watch::Receiver<bool>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut loops = JoinSet::new();
     let Listeners { socket, ports } = listeners;
     let claim = socket.map(|(listener, claim)| {
-        loops.spawn(accept_local(listener, router.clone(), room.clone(), stopped.clone()));
+        loops.spawn(accept(listener, router.clone(), room.clone(), stopped.clone()));
         claim
     });
     for port in ports {
-        loops.spawn(accept_port(port, router.clone(), room.clone(), stopped.clone()));
+        loops.spawn(accept(port, router.clone(), room.clone(), stopped.clone()));
     }
     while loops.join_next().await.is_some() {}
     drop(claim);
 }
 
-async fn accept_port(
-    listener: TcpListener,
+async fn accept(
+    listener: impl Accept,
     router: Router,
     room: Arc<Semaphore>,
     mut stopped: watch::Receiver<bool>,
@@ -115,45 +144,12 @@ async fn accept_port(
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = listener.next() => accepted,
             _ = stopped.changed() => break,
         };
         match accepted {
-            Ok((stream, peer)) => {
+            Ok((stream, door)) => {
                 let Ok(permit) = room.clone().try_acquire_owned() else { continue };
-                let _ = stream.set_nodelay(true);
-                let door = Door::Port { peer: peer.ip() };
-                let serving = serve_one(stream, door, router.clone(), stopped.clone());
-                connections.spawn(async move {
-                    let _permit = permit;
-                    serving.await;
-                });
-            }
-            Err(error) => breathe(&error).await,
-        }
-        while connections.try_join_next().is_some() {}
-    }
-    while connections.join_next().await.is_some() {}
-}
-
-async fn accept_local(
-    listener: UnixListener,
-    router: Router,
-    room: Arc<Semaphore>,
-    mut stopped: watch::Receiver<bool>,
-) {
-    let us = rustix::process::geteuid().as_raw();
-    let mut connections = JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stopped.changed() => break,
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                let Ok(permit) = room.clone().try_acquire_owned() else { continue };
-                let them = stream.peer_cred().map(|peer| peer.uid());
-                let door = Door::Socket { is_owner: them.is_ok_and(|uid| uid == us || uid == 0) };
                 let serving = serve_one(stream, door, router.clone(), stopped.clone());
                 connections.spawn(async move {
                     let _permit = permit;
