@@ -6,7 +6,7 @@
 
 use crate::failure::Failure;
 use fractal::model::{Verb, format_bytes};
-use fractal::{Code, Engine, Error};
+use fractal::{Action, Code, Engine, Error};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -116,11 +116,8 @@ impl Admission {
         Failure::busy(Error::new(Code::Busy, text), 2)
     }
 
-    /// Refuses what would make something new when the whole is used up.
-    pub fn room(&self, engine: &Engine, verb: Verb) -> fractal::Result<()> {
-        if !makes(verb) {
-            return Ok(());
-        }
+    /// Refuses to have something new made when the whole is used up.
+    pub fn room(&self, engine: &Engine) -> fractal::Result<()> {
         let census = engine.census()?;
         let busy = |text: String| {
             Err(Error::new(Code::Busy, text).hint("drop sandboxes, or `fractal gc`"))
@@ -174,9 +171,16 @@ fn is_heavy(verb: Verb) -> bool {
     )
 }
 
-/// Verbs that may leave a sandbox behind.
-fn makes(verb: Verb) -> bool {
-    matches!(verb, Verb::Run | Verb::Fork | Verb::Try | Verb::Guard | Verb::Import)
+/// Whether it may leave a sandbox behind that was not there before. Work in
+/// one that exists goes on when there is no room for more.
+pub fn makes(action: &Action) -> bool {
+    match action {
+        Action::Run(run) => run.sandbox.is_none(),
+        Action::Guard(guard) => guard.run.sandbox.is_none(),
+        Action::Tool(call) => call.sandbox.is_none(),
+        Action::Fork { .. } | Action::Try(_) | Action::Import { .. } | Action::Calls(_) => true,
+        _ => false,
+    }
 }
 
 fn memory_free() -> Option<u64> {

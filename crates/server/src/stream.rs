@@ -8,10 +8,10 @@
 use crate::asker::Asker;
 use crate::failure::Failure;
 use crate::state::Shared;
-use crate::work;
+use crate::work::{self, Need};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use fractal::model::{Run, Verb};
+use fractal::model::Run;
 use fractal::{Error, Reply, RunIo};
 use futures_util::stream;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -36,6 +36,7 @@ pub async fn run(state: &Shared, asker: &Asker, run: Run) -> Result<Response, Fa
     let out = follow(out, "stdout", events.clone());
     let err = follow(err, "stderr", events.clone());
     let (state, asker) = (state.clone(), asker.clone());
+    let need = Need::run(run.sandbox.is_none());
     tokio::spawn(async move {
         let shared = state.clone();
         let job = move |engine: &fractal::Engine, caller: &fractal::Caller| {
@@ -45,7 +46,7 @@ pub async fn run(state: &Shared, asker: &Asker, run: Run) -> Result<Response, Fa
             shared.metrics.reply(&reply, started.elapsed());
             Ok(reply)
         };
-        let done = work::blocking(&state, &asker, Verb::Run, job).await;
+        let done = work::blocking(&state, &asker, need, job).await;
         // All output comes before the answer.
         let _ = (out.await, err.await);
         let last = match done {

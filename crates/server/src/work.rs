@@ -1,6 +1,7 @@
 //! Carrying out what was asked: a place is waited for, the engine works on a
 //! thread of its own, and what came out is counted.
 
+use crate::admission;
 use crate::asker::Asker;
 use crate::failure::Failure;
 use crate::state::Shared;
@@ -10,7 +11,7 @@ use std::time::Instant;
 
 /// Carries out an action.
 pub async fn apply(state: &Shared, asker: &Asker, action: Action) -> Result<Reply, Failure> {
-    let verb = action.verb();
+    let need = Need { verb: action.verb(), makes: admission::makes(&action) };
     let metrics = state.clone();
     let job = move |engine: &Engine, caller: &Caller| {
         let started = Instant::now();
@@ -18,7 +19,28 @@ pub async fn apply(state: &Shared, asker: &Asker, action: Action) -> Result<Repl
         metrics.metrics.reply(&reply, started.elapsed());
         Ok(reply)
     };
-    blocking(state, asker, verb, job).await
+    blocking(state, asker, need, job).await
+}
+
+/// What a call needs room for.
+#[derive(Clone, Copy)]
+pub struct Need {
+    verb: Verb,
+    /// Whether a sandbox may be made.
+    makes: bool,
+}
+
+impl From<Verb> for Need {
+    fn from(verb: Verb) -> Need {
+        Need { verb, makes: false }
+    }
+}
+
+impl Need {
+    /// For a run that makes its sandbox, or works in one.
+    pub fn run(makes: bool) -> Need {
+        Need { verb: Verb::Run, makes }
+    }
 }
 
 /// Calls the engine where it may block. A client that goes away does not stop
@@ -26,19 +48,22 @@ pub async fn apply(state: &Shared, asker: &Asker, action: Action) -> Result<Repl
 pub async fn blocking<R: Send + 'static>(
     state: &Shared,
     asker: &Asker,
-    verb: Verb,
+    need: impl Into<Need>,
     job: impl FnOnce(&Engine, &Caller) -> fractal::Result<R> + Send + 'static,
 ) -> Result<R, Failure> {
     if state.is_ending() {
         return Err(Failure::ending());
     }
+    let Need { verb, makes } = need.into();
     let at_work = state.doorkeeper.gauges.work(asker)?;
     let place = state.admission.enter(verb).await?;
     let (shared, asker) = (state.clone(), asker.clone());
     let task = tokio::task::spawn_blocking(move || {
         let _until_done = (at_work, place);
         let caller = asker.caller(&shared)?;
-        shared.admission.room(&shared.engine, verb)?;
+        if makes {
+            shared.admission.room(&shared.engine)?;
+        }
         job(&shared.engine, &caller)
     });
     let done = task.await.map_err(|_| Error::internal("the engine broke off"))?;

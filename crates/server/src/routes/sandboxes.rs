@@ -7,7 +7,7 @@ use crate::extract::{Json, Path, Query};
 use crate::failure::Failure;
 use crate::reply::{RunUsage, SandboxPage, UsageReply};
 use crate::state::Shared;
-use crate::work;
+use crate::work::{self, Need};
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -274,7 +274,7 @@ async fn make(
         };
         engine.apply(caller, Action::Show { sandbox: Some(run.id.to_string()) })
     };
-    match work::blocking(&state, &asker, Verb::Run, job).await? {
+    match work::blocking(&state, &asker, Need::run(true), job).await? {
         Reply::Show(show) => Ok((StatusCode::CREATED, axum::Json(show.info)).into_response()),
         _ => Err(unexpected()),
     }

@@ -1,7 +1,7 @@
 //! What is thrown at a port.
 
-use super::client::Server;
-use crate::world::World;
+use super::client::{Server, wait_until};
+use crate::world::{World, able};
 use std::io::{Read, Write};
 
 #[test]
@@ -96,6 +96,34 @@ fn whoever_sends_slowly_is_cut_off_and_holds_nobody_up() {
         let mut rest = Vec::new();
         stream.read_to_end(&mut rest).expect("the server ends the connection");
     }
+}
+
+#[test]
+fn who_finds_no_room_is_told_and_can_come_again() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let server =
+        Server::start_with(&world, &["--sandboxes", "1", "--at-once", "1", "--waiting", "0"]);
+    let make = |name: &str| server.own("POST", "/v1/sandboxes", &format!(r#"{{"name":"{name}"}}"#));
+    assert_eq!(make("one").status, 201);
+    assert!(make("two").refusal(429, "busy").contains("1 sandboxes, 1 may be"));
+    assert_eq!(server.own("DELETE", "/v1/sandboxes/one", "").status, 200);
+    assert_eq!(make("two").status, 201);
+    std::thread::scope(|scope| {
+        let run = r#"{"command":["sleep","600"]}"#;
+        let running = scope.spawn(|| server.own("POST", "/v1/sandboxes/two/run", run));
+        wait_until(|| server.own("GET", "/v1/sandboxes/two", "").body.contains("running"));
+        // Looking needs no place of the heavy ones.
+        assert_eq!(server.own("GET", "/v1/sandboxes", "").status, 200);
+        let refused = server.own("POST", "/v1/gc", "{}");
+        assert!(refused.refusal(429, "busy").contains("all 1 places"));
+        assert!(refused.headers.to_lowercase().contains("retry-after: "), "{}", refused.headers);
+        assert_eq!(server.own("DELETE", "/v1/sandboxes/two?force=true", "").status, 200);
+        running.join().expect("it was answered");
+    });
+    assert_eq!(server.own("POST", "/v1/gc", "{}").status, 200);
 }
 
 #[test]

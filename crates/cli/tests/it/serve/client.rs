@@ -168,3 +168,14 @@ fn unchunk(mut text: &str) -> String {
     }
     whole
 }
+
+/// Waits for something that will be true; a test that hangs says so itself.
+pub fn wait_until(is_true: impl Fn() -> bool) {
+    for _ in 0..600 {
+        if is_true() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("it did not become true within a minute");
+}

@@ -1,9 +1,8 @@
 //! Ends and beginnings: what is asked twice, stopped, or killed.
 
-use super::client::Server;
+use super::client::{Server, wait_until};
 use crate::world::{World, able};
 use serde_json::json;
-use std::time::Duration;
 
 const ONCE: &[&str] = &["Idempotency-Key: one"];
 
@@ -118,15 +117,4 @@ fn a_server_that_was_killed_has_lost_nothing() {
     }
     let listed = server.with_key(&key, "GET", "/v1/sandboxes", "").json();
     assert_eq!(listed["sandboxes"].as_array().map(Vec::len), Some(18), "{listed}");
-}
-
-/// Waits for something that will be true; a test that hangs says so itself.
-fn wait_until(is_true: impl Fn() -> bool) {
-    for _ in 0..600 {
-        if is_true() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    panic!("it did not become true within a minute");
 }
