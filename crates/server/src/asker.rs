@@ -57,6 +57,11 @@ pub struct Asker {
 }
 
 impl Asker {
+    /// The owner, or whoever holds a key, in a directory.
+    pub fn new(key: Option<Key>, directory: PathBuf) -> Asker {
+        Asker { key, directory }
+    }
+
     /// The name under which work counts against limits and answers are kept.
     pub fn id(&self) -> String {
         self.key.as_ref().map_or_else(|| "owner".to_owned(), |key| key.id.to_string())

@@ -15,6 +15,7 @@ mod failure;
 mod idempotent;
 mod limits;
 mod listen;
+mod mcp;
 mod metrics;
 mod openapi;
 mod reply;
@@ -26,7 +27,7 @@ mod work;
 
 pub use admission::Budget;
 pub use asker::Authenticate;
-pub use serve::{Settings, serve};
+pub use serve::{Settings, serve, serve_mcp};
 
 /// The description of the interface as it is served.
 pub fn openapi() -> serde_json::Value {

@@ -1,11 +1,11 @@
 //! From settings to a server, and to its end.
 
 use crate::admission::{Admission, Budget};
-use crate::asker::{self, Authenticate, Doorkeeper};
+use crate::asker::{self, Asker, Authenticate, Doorkeeper};
 use crate::limits::Gauges;
 use crate::listen::{self, Listeners};
 use crate::state::{Project, Shared, State};
-use crate::{idempotent, openapi, routes};
+use crate::{idempotent, mcp, openapi, routes};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use fractal::{Engine, Error, Result};
@@ -40,15 +40,53 @@ pub struct Settings {
     pub drain: Duration,
     /// Further ways to know who asks.
     pub providers: Vec<Arc<dyn Authenticate>>,
+    /// Show agents what the protocol's conformance suite looks for; for tests.
+    pub mcp_fixtures: bool,
+}
+
+impl Settings {
+    /// For a directory, with nothing listened on.
+    pub fn local(
+        directory: PathBuf,
+        environment: Vec<(OsString, OsString)>,
+        user_file: Option<PathBuf>,
+    ) -> Settings {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Settings {
+            directory,
+            environment,
+            user_file,
+            socket: None,
+            listen: Vec::new(),
+            hosts: BTreeSet::new(),
+            origins: BTreeSet::new(),
+            budget: Budget::for_cores(cores),
+            drain: Duration::from_secs(30),
+            providers: Vec::new(),
+            mcp_fixtures: false,
+        }
+    }
+}
+
+/// Serves one agent on standard input and output, by the Model Context
+/// Protocol, as the owner or with a key.
+pub fn serve_mcp(engine: Engine, settings: Settings, key: Option<&str>) -> Result<()> {
+    let key = key.map(|secret| engine.authenticate(secret)).transpose()?;
+    let asker = Asker::new(key, settings.directory.clone());
+    let state = state(engine, settings, &[]);
+    runtime()?.block_on(mcp::serve_stdio(state, asker))
 }
 
 /// Serves until SIGTERM or SIGINT. Calls `ready` once with the addresses.
 pub fn serve(engine: Engine, settings: Settings, ready: impl FnOnce(&[SocketAddr])) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    runtime()?.block_on(serve_on(engine, settings, ready))
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Error::internal(format!("no threads to serve with: {error}")))?;
-    runtime.block_on(serve_on(engine, settings, ready))
+        .map_err(|error| Error::internal(format!("no threads to serve with: {error}")))
 }
 
 async fn serve_on(
@@ -93,13 +131,16 @@ fn state(engine: Engine, settings: Settings, addresses: &[SocketAddr]) -> Shared
     };
     let document = openapi::document(&routes::all().operations).to_string();
     let admission = Admission::new(settings.budget);
-    Arc::new(State::new(Arc::new(engine), project, doorkeeper, admission, document))
+    let mut state = State::new(Arc::new(engine), project, doorkeeper, admission, document);
+    state.mcp_fixtures = settings.mcp_fixtures;
+    Arc::new(state)
 }
 
 /// Names are looked at first, then who asks; everybody may see `open`.
 fn router(state: Shared) -> Router {
     let known = routes::known().router;
     let known = known
+        .route_service("/mcp", mcp::service(state.clone()))
         .layer(from_fn_with_state(state.clone(), idempotent::once))
         .layer(from_fn_with_state(state.clone(), asker::identify));
     let all = routes::open().router.merge(known).fallback(routes::nowhere);

@@ -23,6 +23,8 @@ pub struct State {
     pub metrics: Metrics,
     /// The description of the interface, written once.
     pub openapi: String,
+    /// Whether agents see what the protocol's conformance suite looks for.
+    pub mcp_fixtures: bool,
     ending: AtomicBool,
 }
 
@@ -57,6 +59,7 @@ impl State {
             answers: Answers::default(),
             metrics: Metrics::default(),
             openapi,
+            mcp_fixtures: false,
             ending: AtomicBool::new(false),
         }
     }

@@ -20,6 +20,7 @@ mod import;
 mod key;
 mod list;
 mod log;
+mod mcp;
 mod mount;
 mod promote;
 mod py;
@@ -80,6 +81,7 @@ pub enum Verb {
     Key(key::Key),
     Gc(gc::Gc),
     Serve(serve::Serve),
+    Mcp(mcp::Mcp),
     Doctor(doctor::Doctor),
     Config(config::Config),
     Completions(completions::Completions),
@@ -123,6 +125,7 @@ impl Verb {
             Verb::Key(args) => args.call(session),
             Verb::Gc(args) => args.call(session),
             Verb::Serve(args) => args.call(session),
+            Verb::Mcp(args) => args.call(session),
             Verb::Doctor(args) => args.call(session),
             Verb::Config(args) => args.call(session),
             Verb::Completions(args) => args.call(session),

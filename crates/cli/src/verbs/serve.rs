@@ -52,6 +52,9 @@ pub struct Serve {
     /// How long running work may go on after the server was told to stop
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     drain: u64,
+    /// Show agents what the protocol's conformance suite looks for
+    #[arg(long, hide = true)]
+    mcp_fixtures: bool,
     /// How much is told on standard error
     #[arg(long, value_enum, default_value_t = Level::Info)]
     log: Level,
@@ -122,6 +125,7 @@ impl Serve {
             budget,
             drain: std::time::Duration::from_millis(self.drain),
             providers: Vec::new(),
+            mcp_fixtures: self.mcp_fixtures,
         }
     }
 }

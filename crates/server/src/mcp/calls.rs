@@ -1,0 +1,196 @@
+//! Tools: which there are, and calling one.
+
+use super::{Agent, Answer};
+use crate::asker::Asker;
+use crate::state::Shared;
+use crate::work;
+use fractal::model::{ToolAnswer, ToolCall, ToolInfo, ToolReply, Verb};
+use fractal::tools::{Cancel, Options};
+use fractal::{Caller, Engine, Error};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CreateTaskResult,
+    JsonObject, ListToolsResult, ProgressNotificationParam, Tool, ToolAnnotations,
+};
+use rmcp::service::RequestContext;
+use rmcp::task_manager::{TaskExit, TaskOptions};
+use rmcp::{ErrorData, RoleServer};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// How long a call may take before a client that knows tasks is given one.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often whoever asked for it hears that work goes on.
+const BEAT: Duration = Duration::from_secs(1);
+/// How long the answer of a task waits to be fetched.
+const TASK_TTL_MS: u64 = 3_600_000;
+
+type Working = JoinHandle<Result<ToolReply, crate::failure::Failure>>;
+
+pub async fn list(state: &Shared, asker: &Asker) -> Answer<ListToolsResult> {
+    let job = |engine: &Engine, caller: &Caller| {
+        let (registry, _) = engine.tools_for(caller);
+        Ok(registry.list(&caller.policy))
+    };
+    let tools = work::blocking(state, asker, Verb::List, job).await.map_err(refused)?;
+    Ok(ListToolsResult::with_all_items(tools.into_iter().map(describe).collect()))
+}
+
+fn describe(tool: ToolInfo) -> Tool {
+    let annotations = ToolAnnotations::new()
+        .read_only(tool.read_only)
+        .destructive(tool.destructive)
+        .idempotent(tool.idempotent)
+        .open_world(false);
+    let described =
+        Tool::new(tool.name, tool.description, object(tool.input)).with_annotations(annotations);
+    match tool.output {
+        Some(output) => described.with_raw_output_schema(object(output)),
+        None => described,
+    }
+}
+
+fn object(schema: Value) -> Arc<JsonObject> {
+    match schema {
+        Value::Object(map) => Arc::new(map),
+        _ => Arc::default(),
+    }
+}
+
+pub async fn call(
+    agent: &Agent,
+    asker: Asker,
+    request: CallToolRequestParams,
+    context: RequestContext<RoleServer>,
+) -> Answer<CallToolResponse> {
+    let call = read(agent, request);
+    let cancel = Cancel::default();
+    let mut working = start(agent, asker, call, cancel.clone());
+    let knows_tasks = context.client_capabilities().is_some_and(|known| known.supports_tasks());
+    let patience = if knows_tasks { PATIENCE } else { Duration::MAX };
+    tokio::select! {
+        done = &mut working => return answer(agent, done).map(Into::into),
+        () = beat(&context) => {}
+        () = context.ct.cancelled() => {
+            cancel.cancel();
+            return answer(agent, working.await).map(Into::into);
+        }
+        () = tokio::time::sleep(patience) => {}
+    }
+    Ok(CallToolResponse::Task(CreateTaskResult::new(later(agent, working, cancel))))
+}
+
+/// The call as the registry takes it: in the agent's sandbox unless it names
+/// another one.
+fn read(agent: &Agent, request: CallToolRequestParams) -> ToolCall {
+    let input = request.arguments.unwrap_or_default();
+    let named = input.get("sandbox").and_then(Value::as_str).map(str::to_owned);
+    ToolCall {
+        tool: request.name.into_owned(),
+        input: Value::Object(input),
+        sandbox: named.or_else(|| agent.home()),
+        time_ms: None,
+    }
+}
+
+fn start(agent: &Agent, asker: Asker, call: ToolCall, cancel: Cancel) -> Working {
+    let state = agent.state.clone();
+    let home = agent.clone();
+    tokio::spawn(async move {
+        let job = move |engine: &Engine, caller: &Caller| {
+            let mut call = call;
+            if call.sandbox.is_none() {
+                call.sandbox = Some(settle(engine, caller, &home)?);
+            }
+            let (registry, _) = engine.tools_for(caller);
+            let options = Options { cancel, ..Options::default() };
+            Ok(registry.call_with(engine, caller, &call, &options))
+        };
+        work::blocking(&state, &asker, Verb::Run, job).await
+    })
+}
+
+/// Makes the agent's sandbox with its first call.
+fn settle(engine: &Engine, caller: &Caller, agent: &Agent) -> fractal::Result<String> {
+    if let Some(home) = agent.home() {
+        return Ok(home);
+    }
+    let name = fractal::new_name();
+    let run = fractal::Run {
+        command: vec!["true".to_owned()],
+        name: Some(name.clone()),
+        ..fractal::Run::default()
+    };
+    match engine.apply(caller, fractal::Action::Run(run))? {
+        fractal::Reply::Run(_) => {
+            agent.settle_in(name.clone());
+            Ok(name)
+        }
+        _ => Err(Error::internal("a run was answered with something else")),
+    }
+}
+
+/// Tells whoever asked for it that work goes on; never ends otherwise.
+async fn beat(context: &RequestContext<RoleServer>) {
+    let Some(token) = context.meta.get_progress_token() else {
+        return std::future::pending().await;
+    };
+    let mut seconds = 0.0;
+    loop {
+        tokio::time::sleep(BEAT).await;
+        seconds += BEAT.as_secs_f64();
+        let mut progress = ProgressNotificationParam::new(token.clone(), seconds);
+        progress.message = Some(format!("running for {seconds} s"));
+        if context.peer.notify_progress(progress).await.is_err() {
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// The call as a task that is asked for later.
+fn later(agent: &Agent, working: Working, cancel: Cancel) -> rmcp::model::Task {
+    let options = TaskOptions::new().with_ttl_ms(TASK_TTL_MS);
+    let agent_then = agent.clone();
+    agent.tasks.spawn(options, |context| {
+        Box::pin(async move {
+            let mut working = working;
+            tokio::select! {
+                done = &mut working => answer(&agent_then, done).map_err(TaskExit::Error),
+                () = context.cancelled() => {
+                    cancel.cancel();
+                    let _ = working.await;
+                    Err(TaskExit::Cancelled)
+                }
+            }
+        })
+    })
+}
+
+type Done = Result<Result<ToolReply, crate::failure::Failure>, tokio::task::JoinError>;
+
+/// What the agent reads. A tool that failed says so where the agent sees it.
+fn answer(agent: &Agent, done: Done) -> Answer<CallToolResult> {
+    let reply = match done {
+        Ok(Ok(reply)) => reply,
+        Ok(Err(failure)) => return Ok(failed(failure.error())),
+        Err(_) => return Err(ErrorData::internal_error("the engine broke off", None)),
+    };
+    let _ = agent;
+    Ok(match reply.answer {
+        ToolAnswer::Output(value) => CallToolResult::structured(value),
+        ToolAnswer::Error(error) => failed(&error),
+    })
+}
+
+fn failed(error: &Error) -> CallToolResult {
+    let hint = error.hint.as_ref().map(|hint| format!("\n{hint}")).unwrap_or_default();
+    let text = format!("{}: {}{hint}", error.code.name(), error.message);
+    let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
+    result.structured_content = Some(json!({ "error": error }));
+    result
+}
+
+pub fn refused(failure: crate::failure::Failure) -> ErrorData {
+    ErrorData::invalid_request(failure.error().message.clone(), Some(json!(failure.error())))
+}

@@ -1,0 +1,257 @@
+//! Agents by the Model Context Protocol: the engine's tools, files of
+//! sandboxes as resources, long calls as tasks.
+//!
+//! An agent works in a sandbox of its own, which is made with its first call;
+//! reality is reached by `promote` alone, under the agent's key. One
+//! [`Agent`] serves one connection on standard input and output, or one
+//! session (before 2026-07-28) or request (since) over HTTP.
+
+// Logging goes away in later revisions; clients of today's may ask for it.
+#![expect(deprecated)]
+
+mod calls;
+mod fixtures;
+mod resources;
+
+use crate::asker::Asker;
+use crate::state::Shared;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, GetPromptRequestParams,
+    GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+    SetLevelRequestParams, SubscribeRequestParams, UnsubscribeRequestParams, UpdateTaskParams,
+};
+use rmcp::service::RequestContext;
+use rmcp::task_manager::TaskManager;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a language model is told before it has called anything.
+const INSTRUCTIONS: &str = "You work in a sandbox: an isolated copy of the user's real project and \
+machine. Nothing you do in it touches the real files. Read, edit and run freely; `diff` shows what \
+you changed; `snapshot` before something risky and `rollback` to undo it; `try` runs several ways \
+side by side and ranks them by checks; `promote` brings the result into the real project, all of it \
+or nothing, and can be undone.";
+
+type Answer<T> = Result<T, ErrorData>;
+
+/// One agent that is connected.
+#[derive(Clone)]
+pub struct Agent {
+    state: Shared,
+    /// Who asks, where that is known for the whole connection.
+    asker: Option<Asker>,
+    /// The sandbox that is meant where none is named, once there is one.
+    home: Arc<Mutex<Option<String>>>,
+    tasks: TaskManager,
+}
+
+impl Agent {
+    /// An agent whose requests all come from one asker, or say who asks.
+    pub fn new(state: Shared, asker: Option<Asker>, tasks: TaskManager) -> Agent {
+        Agent { state, asker, home: Arc::default(), tasks }
+    }
+
+    /// Who asks: whoever the connection belongs to, or the request's key.
+    fn asker(&self, context: &RequestContext<RoleServer>) -> Answer<Asker> {
+        if let Some(asker) = &self.asker {
+            return Ok(asker.clone());
+        }
+        let parts = context.extensions.get::<axum::http::request::Parts>();
+        let asker = parts.and_then(|parts| parts.extensions.get::<Asker>()).cloned();
+        asker.ok_or_else(|| ErrorData::internal_error("a request came from nobody", None))
+    }
+
+    /// Whether the conformance suite's own things are shown.
+    fn has_fixtures(&self) -> bool {
+        self.state.mcp_fixtures
+    }
+
+    fn home(&self) -> Option<String> {
+        self.home.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn settle_in(&self, sandbox: String) {
+        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = Some(sandbox);
+    }
+}
+
+impl ServerHandler for Agent {
+    fn get_info(&self) -> ServerConfig {
+        let mut capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .enable_prompts()
+            .enable_completions()
+            .enable_logging()
+            .enable_tasks()
+            .build();
+        if let Some(resources) = &mut capabilities.resources {
+            resources.subscribe = self.has_fixtures().then_some(true);
+        }
+        let mut server = Implementation::new("fractal", env!("CARGO_PKG_VERSION"));
+        server.title = Some("fractal".to_owned());
+        let mut config = ServerConfig::new(capabilities).with_instructions(INSTRUCTIONS);
+        config.server_info = server;
+        config
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Answer<ListToolsResult> {
+        let asker = self.asker(&context)?;
+        let mut list = calls::list(&self.state, &asker).await?;
+        if self.has_fixtures() {
+            list.tools.extend(fixtures::tools());
+        }
+        Ok(list)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Answer<CallToolResponse> {
+        let asker = self.asker(&context)?;
+        if self.has_fixtures() {
+            let arguments = request.arguments.clone().unwrap_or_default();
+            if let Some(answer) = fixtures::call(&request.name, &arguments, &context).await {
+                return answer;
+            }
+        }
+        calls::call(self, asker, request, context).await
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Answer<ListResourcesResult> {
+        let asker = self.asker(&context)?;
+        let mut list = resources::list(&self.state, &asker).await?;
+        if self.has_fixtures() {
+            list.resources.extend(fixtures::resources());
+        }
+        Ok(list)
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Answer<ListResourceTemplatesResult> {
+        Ok(resources::templates())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Answer<ReadResourceResponse> {
+        let asker = self.asker(&context)?;
+        if self.has_fixtures()
+            && let Some(fixture) = fixtures::read(&request.uri)
+        {
+            return Ok(fixture.into());
+        }
+        resources::read(&self.state, &asker, &request.uri).await.map(Into::into)
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Answer<ListPromptsResult> {
+        let fixtures = if self.has_fixtures() { fixtures::prompts() } else { Vec::new() };
+        Ok(ListPromptsResult::with_all_items(fixtures))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Answer<GetPromptResponse> {
+        let arguments = request.arguments.unwrap_or_default();
+        let found = self.has_fixtures().then(|| fixtures::prompt(&request.name, &arguments));
+        let missing = || ErrorData::invalid_params("there is no such prompt", None);
+        found.flatten().map(Into::into).ok_or_else(missing)
+    }
+
+    /// Nothing is told but what calls answer; a level is taken all the same.
+    async fn set_level(
+        &self,
+        _: SetLevelRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Answer<()> {
+        Ok(())
+    }
+
+    async fn subscribe(
+        &self,
+        _: SubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Answer<()> {
+        match self.has_fixtures() {
+            true => Ok(()),
+            false => Err(ErrorData::invalid_request("files are not watched", None)),
+        }
+    }
+
+    async fn unsubscribe(
+        &self,
+        _: UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Answer<()> {
+        Ok(())
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _: RequestContext<RoleServer>,
+    ) -> Answer<GetTaskResult> {
+        Ok(GetTaskResult::new(self.tasks.get_task(&request.task_id)?))
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        _: RequestContext<RoleServer>,
+    ) -> Answer<()> {
+        self.tasks.update_task(&request.task_id, request.input_responses)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _: RequestContext<RoleServer>,
+    ) -> Answer<()> {
+        self.tasks.cancel_task(&request.task_id)
+    }
+}
+
+/// The service behind `/mcp`. Names and origins were checked before.
+pub fn service(state: Shared) -> StreamableHttpService<Agent, LocalSessionManager> {
+    let config = StreamableHttpServerConfig::default()
+        .disable_allowed_hosts()
+        .disable_allowed_origins()
+        .with_max_request_body_bytes(crate::extract::BODY_BYTES_MAX);
+    let tasks = TaskManager::new();
+    let agent = move || Ok(Agent::new(state.clone(), None, tasks.clone()));
+    StreamableHttpService::new(agent, Arc::default(), config)
+}
+
+/// Serves one agent on standard input and output until it goes.
+pub async fn serve_stdio(state: Shared, asker: Asker) -> fractal::Result<()> {
+    let agent = Agent::new(state, Some(asker), TaskManager::new());
+    let broken = |error: String| fractal::Error::internal(format!("MCP broke off: {error}"));
+    let serving =
+        agent.serve(rmcp::transport::stdio()).await.map_err(|error| broken(error.to_string()))?;
+    serving.waiting().await.map_err(|error| broken(error.to_string()))?;
+    Ok(())
+}
