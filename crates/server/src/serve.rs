@@ -100,8 +100,9 @@ async fn serve_on(
     let state = state(engine, settings, &addresses);
     let (stop, stopped) = watch::channel(false);
     let asked_to_stop = stop_signal()?;
+    let router = router(state.clone())?;
     ready(&addresses);
-    let serving = tokio::spawn(listen::accept_all(listeners, router(state.clone()), stopped));
+    let serving = tokio::spawn(listen::accept_all(listeners, router, stopped));
     asked_to_stop.await;
     tracing::info!(active = state.admission.active(), "stopping");
     state.end();
@@ -137,16 +138,17 @@ fn state(engine: Engine, settings: Settings, addresses: &[SocketAddr]) -> Shared
 }
 
 /// Names are looked at first, then who asks; everybody may see `open`.
-fn router(state: Shared) -> Router {
+fn router(state: Shared) -> Result<Router> {
     let known = routes::known().router;
     let known = known
-        .route_service("/mcp", mcp::service(state.clone()))
+        .merge(mcp::router(state.clone())?)
         .layer(from_fn_with_state(state.clone(), idempotent::once))
         .layer(from_fn_with_state(state.clone(), asker::identify));
     let all = routes::open().router.merge(known).fallback(routes::nowhere);
-    all.layer(from_fn_with_state(state.clone(), asker::check_names))
+    Ok(all
+        .layer(from_fn_with_state(state.clone(), asker::check_names))
         .layer(from_fn_with_state(state.clone(), routes::count))
-        .with_state(state)
+        .with_state(state))
 }
 
 /// Lets work finish; what does not in time is stopped and recorded so.

@@ -1,18 +1,19 @@
 //! Tools: which there are, and calling one.
 
+use super::residents::Home;
 use super::{Agent, Answer};
 use crate::asker::Asker;
 use crate::state::Shared;
 use crate::work;
 use fractal::model::{ToolAnswer, ToolCall, ToolInfo, ToolReply, Verb};
 use fractal::tools::{Cancel, Options};
-use fractal::{Caller, Engine, Error};
+use fractal::{Caller, Code, Engine, Error};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CreateTaskResult,
     JsonObject, ListToolsResult, ProgressNotificationParam, Tool, ToolAnnotations,
 };
 use rmcp::service::RequestContext;
-use rmcp::task_manager::{TaskExit, TaskOptions};
+use rmcp::task_manager::{TaskExit, TaskManager, TaskOptions};
 use rmcp::{ErrorData, RoleServer};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -58,64 +59,69 @@ fn object(schema: Value) -> Arc<JsonObject> {
     }
 }
 
+/// One call, with whoever makes it.
+struct Calling {
+    state: Shared,
+    asker: Asker,
+    home: Home,
+    cancel: Cancel,
+}
+
 pub async fn call(
     agent: &Agent,
     asker: Asker,
     request: CallToolRequestParams,
     context: RequestContext<RoleServer>,
 ) -> Answer<CallToolResponse> {
-    let call = read(agent, request);
+    let home = agent.home(&asker, &context);
+    let tasks = agent.tasks(&asker);
     let cancel = Cancel::default();
-    let mut working = start(agent, asker, call, cancel.clone());
+    let state = agent.state.clone();
+    let mut working = start(Calling { state, asker, home, cancel: cancel.clone() }, request);
     let knows_tasks = context.client_capabilities().is_some_and(|known| known.supports_tasks());
     let patience = if knows_tasks { PATIENCE } else { Duration::MAX };
     tokio::select! {
-        done = &mut working => return answer(agent, done).map(Into::into),
+        done = &mut working => return answer(done).map(Into::into),
         () = beat(&context) => {}
         () = context.ct.cancelled() => {
             cancel.cancel();
-            return answer(agent, working.await).map(Into::into);
+            return answer(working.await).map(Into::into);
         }
         () = tokio::time::sleep(patience) => {}
     }
-    Ok(CallToolResponse::Task(CreateTaskResult::new(later(agent, working, cancel))))
+    Ok(CallToolResponse::Task(CreateTaskResult::new(later(&tasks, working, cancel))))
 }
 
-/// The call as the registry takes it: in the agent's sandbox unless it names
-/// another one.
-fn read(agent: &Agent, request: CallToolRequestParams) -> ToolCall {
+fn start(calling: Calling, request: CallToolRequestParams) -> Working {
+    let Calling { state, asker, home, cancel } = calling;
     let input = request.arguments.unwrap_or_default();
     let named = input.get("sandbox").and_then(Value::as_str).map(str::to_owned);
-    ToolCall {
-        tool: request.name.into_owned(),
-        input: Value::Object(input),
-        sandbox: named.or_else(|| agent.home()),
-        time_ms: None,
-    }
-}
-
-fn start(agent: &Agent, asker: Asker, call: ToolCall, cancel: Cancel) -> Working {
-    let state = agent.state.clone();
-    let home = agent.clone();
     tokio::spawn(async move {
+        let shared = state.clone();
         let job = move |engine: &Engine, caller: &Caller| {
-            let mut call = call;
-            if call.sandbox.is_none() {
-                call.sandbox = Some(settle(engine, caller, &home)?);
-            }
+            let sandbox = match named {
+                Some(name) => name,
+                None => home.find_or_make(|| settle(&shared, engine, caller))?,
+            };
+            let call = ToolCall {
+                tool: request.name.into_owned(),
+                input: Value::Object(input),
+                sandbox: Some(sandbox.clone()),
+                time_ms: None,
+            };
             let (registry, _) = engine.tools_for(caller);
             let options = Options { cancel, ..Options::default() };
-            Ok(registry.call_with(engine, caller, &call, &options))
+            let mut reply = registry.call_with(engine, caller, &call, &options);
+            check_out(&home, &sandbox, &mut reply);
+            Ok(reply)
         };
         work::blocking(&state, &asker, Verb::Run, job).await
     })
 }
 
-/// Makes the agent's sandbox with its first call.
-fn settle(engine: &Engine, caller: &Caller, agent: &Agent) -> fractal::Result<String> {
-    if let Some(home) = agent.home() {
-        return Ok(home);
-    }
+/// Makes the agent's sandbox, with its first call.
+fn settle(state: &Shared, engine: &Engine, caller: &Caller) -> fractal::Result<String> {
+    state.admission.room(engine)?;
     let name = fractal::new_name();
     let run = fractal::Run {
         command: vec!["true".to_owned()],
@@ -123,11 +129,21 @@ fn settle(engine: &Engine, caller: &Caller, agent: &Agent) -> fractal::Result<St
         ..fractal::Run::default()
     };
     match engine.apply(caller, fractal::Action::Run(run))? {
-        fractal::Reply::Run(_) => {
-            agent.settle_in(name.clone());
-            Ok(name)
-        }
+        fractal::Reply::Run(_) => Ok(name),
         _ => Err(Error::internal("a run was answered with something else")),
+    }
+}
+
+/// Somebody dropped the sandbox that the agent lives in: it is told, and has
+/// a new one with its next call.
+fn check_out(home: &Home, sandbox: &str, reply: &mut ToolReply) {
+    if let ToolAnswer::Error(error) = &mut reply.answer
+        && error.code == Code::NotFound
+        && error.message.contains(sandbox)
+        && home.leave(sandbox)
+    {
+        error.hint =
+            Some("your sandbox is gone, with what you did in it; call again to get a new one".into());
     }
 }
 
@@ -149,14 +165,13 @@ async fn beat(context: &RequestContext<RoleServer>) {
 }
 
 /// The call as a task that is asked for later.
-fn later(agent: &Agent, working: Working, cancel: Cancel) -> rmcp::model::Task {
+fn later(tasks: &TaskManager, working: Working, cancel: Cancel) -> rmcp::model::Task {
     let options = TaskOptions::new().with_ttl_ms(TASK_TTL_MS);
-    let agent_then = agent.clone();
-    agent.tasks.spawn(options, |context| {
+    tasks.spawn(options, |context| {
         Box::pin(async move {
             let mut working = working;
             tokio::select! {
-                done = &mut working => answer(&agent_then, done).map_err(TaskExit::Error),
+                done = &mut working => answer(done).map_err(TaskExit::Error),
                 () = context.cancelled() => {
                     cancel.cancel();
                     let _ = working.await;
@@ -170,13 +185,12 @@ fn later(agent: &Agent, working: Working, cancel: Cancel) -> rmcp::model::Task {
 type Done = Result<Result<ToolReply, crate::failure::Failure>, tokio::task::JoinError>;
 
 /// What the agent reads. A tool that failed says so where the agent sees it.
-fn answer(agent: &Agent, done: Done) -> Answer<CallToolResult> {
+fn answer(done: Done) -> Answer<CallToolResult> {
     let reply = match done {
         Ok(Ok(reply)) => reply,
         Ok(Err(failure)) => return Ok(failed(failure.error())),
         Err(_) => return Err(ErrorData::internal_error("the engine broke off", None)),
     };
-    let _ = agent;
     Ok(match reply.answer {
         ToolAnswer::Output(value) => CallToolResult::structured(value),
         ToolAnswer::Error(error) => failed(&error),

@@ -6,6 +6,7 @@
 #![expect(deprecated)]
 
 use super::Answer;
+use fractal::model::{Id, Key, Role as KeyRole, Scope};
 use rmcp::model::{
     CallToolResponse, CallToolResult, ContentBlock, CreateMessageRequestParams,
     ElicitRequestParams, GetPromptResult, JsonObject, LoggingLevel,
@@ -23,6 +24,25 @@ const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z
 /// A sound without samples.
 const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// The suite can send no key. Whoever asks a server that shows fixtures is
+/// somebody who may look, and has nothing to look at.
+pub fn asker() -> Key {
+    let viewer = KeyRole::built_in("viewer").expect("viewer is built in");
+    Key {
+        id: Id::from_parts(0, [0; 10]),
+        name: "conformance".to_owned(),
+        role: viewer.name,
+        policy: viewer.policy,
+        tenant: Some("conformance".to_owned()),
+        scope: Scope::All,
+        rate_per_minute: None,
+        concurrent: None,
+        created_ms: 0,
+        expires_ms: None,
+        revoked_ms: None,
+    }
+}
 
 /// Names, and the arguments that they need.
 const TOOLS: [(&str, &[&str]); 13] = [

@@ -11,10 +11,15 @@
 
 mod calls;
 mod fixtures;
+mod residents;
 mod resources;
+mod session;
 
 use crate::asker::Asker;
 use crate::state::Shared;
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use residents::{Home, Residents};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, GetPromptRequestParams,
     GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
@@ -27,7 +32,7 @@ use rmcp::task_manager::TaskManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// What a language model is told before it has called anything.
 const INSTRUCTIONS: &str = "You work in a sandbox: an isolated copy of the user's real project and \
@@ -35,6 +40,8 @@ machine. Nothing you do in it touches the real files. Read, edit and run freely;
 you changed; `snapshot` before something risky and `rollback` to undo it; `try` runs several ways \
 side by side and ranks them by checks; `promote` brings the result into the real project, all of it \
 or nothing, and can be undone.";
+
+pub use fixtures::asker as suite;
 
 type Answer<T> = Result<T, ErrorData>;
 
@@ -44,15 +51,15 @@ pub struct Agent {
     state: Shared,
     /// Who asks, where that is known for the whole connection.
     asker: Option<Asker>,
-    /// The sandbox that is meant where none is named, once there is one.
-    home: Arc<Mutex<Option<String>>>,
-    tasks: TaskManager,
+    /// Where the agent lives while its session or connection lasts.
+    home: Home,
+    residents: Arc<Residents>,
 }
 
 impl Agent {
     /// An agent whose requests all come from one asker, or say who asks.
-    pub fn new(state: Shared, asker: Option<Asker>, tasks: TaskManager) -> Agent {
-        Agent { state, asker, home: Arc::default(), tasks }
+    fn new(state: Shared, asker: Option<Asker>, residents: Arc<Residents>) -> Agent {
+        Agent { state, asker, home: Home::default(), residents }
     }
 
     /// Who asks: whoever the connection belongs to, or the request's key.
@@ -60,23 +67,33 @@ impl Agent {
         if let Some(asker) = &self.asker {
             return Ok(asker.clone());
         }
-        let parts = context.extensions.get::<axum::http::request::Parts>();
-        let asker = parts.and_then(|parts| parts.extensions.get::<Asker>()).cloned();
+        let asker = request(context).and_then(|parts| parts.extensions.get::<Asker>()).cloned();
         asker.ok_or_else(|| ErrorData::internal_error("a request came from nobody", None))
+    }
+
+    /// Where the agent lives.
+    fn home(&self, asker: &Asker, context: &RequestContext<RoleServer>) -> Home {
+        let is_alone =
+            request(context).is_some_and(|parts| !parts.headers.contains_key(session::SESSION));
+        match is_alone {
+            true => self.residents.of(&asker.id()).home,
+            false => self.home.clone(),
+        }
+    }
+
+    fn tasks(&self, asker: &Asker) -> TaskManager {
+        self.residents.of(&asker.id()).tasks
     }
 
     /// Whether the conformance suite's own things are shown.
     fn has_fixtures(&self) -> bool {
         self.state.mcp_fixtures
     }
+}
 
-    fn home(&self) -> Option<String> {
-        self.home.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn settle_in(&self, sandbox: String) {
-        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = Some(sandbox);
-    }
+/// The request that a message came in with, over HTTP.
+fn request(context: &RequestContext<RoleServer>) -> Option<&axum::http::request::Parts> {
+    context.extensions.get()
 }
 
 impl ServerHandler for Agent {
@@ -213,42 +230,51 @@ impl ServerHandler for Agent {
     async fn get_task(
         &self,
         request: GetTaskParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Answer<GetTaskResult> {
-        Ok(GetTaskResult::new(self.tasks.get_task(&request.task_id)?))
+        let tasks = self.tasks(&self.asker(&context)?);
+        Ok(GetTaskResult::new(tasks.get_task(&request.task_id)?))
     }
 
     async fn update_task(
         &self,
         request: UpdateTaskParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Answer<()> {
-        self.tasks.update_task(&request.task_id, request.input_responses)
+        let tasks = self.tasks(&self.asker(&context)?);
+        tasks.update_task(&request.task_id, request.input_responses)
     }
 
     async fn cancel_task(
         &self,
         request: CancelTaskParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Answer<()> {
-        self.tasks.cancel_task(&request.task_id)
+        let tasks = self.tasks(&self.asker(&context)?);
+        tasks.cancel_task(&request.task_id)
     }
 }
 
-/// The service behind `/mcp`. Names and origins were checked before.
-pub fn service(state: Shared) -> StreamableHttpService<Agent, LocalSessionManager> {
+/// What is behind `/mcp`. Names and origins were checked before.
+pub fn router(state: Shared) -> fractal::Result<Router<Shared>> {
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .disable_allowed_origins()
         .with_max_request_body_bytes(crate::extract::BODY_BYTES_MAX);
-    let tasks = TaskManager::new();
-    let agent = move || Ok(Agent::new(state.clone(), None, tasks.clone()));
-    StreamableHttpService::new(agent, Arc::default(), config)
+    let residents = Arc::<Residents>::default();
+    let agent = move || Ok(Agent::new(state.clone(), None, residents.clone()));
+    let service = StreamableHttpService::<Agent, LocalSessionManager>::new(
+        agent,
+        Arc::default(),
+        config,
+    );
+    let keep = from_fn_with_state(session::Seal::new()?, session::keep);
+    Ok(Router::new().route_service("/mcp", service).layer(keep))
 }
 
 /// Serves one agent on standard input and output until it goes.
 pub async fn serve_stdio(state: Shared, asker: Asker) -> fractal::Result<()> {
-    let agent = Agent::new(state, Some(asker), TaskManager::new());
+    let agent = Agent::new(state, Some(asker), Arc::default());
     let broken = |error: String| fractal::Error::internal(format!("MCP broke off: {error}"));
     let serving =
         agent.serve(rmcp::transport::stdio()).await.map_err(|error| broken(error.to_string()))?;

@@ -1,0 +1,94 @@
+//! Sessions belong to whoever opened them.
+//!
+//! The protocol's session id is all that a stream is found by. Ours carries a
+//! mark made from a secret of this server, the id and who asked, so that an id
+//! which got about is worth nothing to another key.
+
+use crate::asker::Asker;
+use crate::failure::Failure;
+use axum::extract::{Extension, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use fractal::Error;
+use std::sync::Arc;
+
+pub const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// What marks are made with.
+#[derive(Clone)]
+pub struct Seal(Arc<str>);
+
+impl Seal {
+    /// Another one for each server.
+    pub fn new() -> fractal::Result<Seal> {
+        let mut bytes = [0; 32];
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| Error::internal(format!("the kernel gave no random bytes: {error}")))?;
+        Ok(Seal(fractal::fingerprint(&[&bytes]).into()))
+    }
+
+    fn mark(&self, session: &str, asker: &Asker) -> String {
+        let asker = asker.id();
+        let pieces = [self.0.as_bytes(), session.as_bytes(), asker.as_bytes()];
+        fractal::fingerprint(&pieces)[..32].to_owned()
+    }
+
+    /// The protocol's own id, if the session is this asker's.
+    fn open(&self, marked: &str, asker: &Asker) -> Option<String> {
+        let (session, mark) = marked.rsplit_once('.')?;
+        (mark == self.mark(session, asker)).then(|| session.to_owned())
+    }
+}
+
+/// Takes the mark off on the way in and puts it on on the way out.
+pub async fn keep(
+    State(seal): State<Seal>,
+    Extension(asker): Extension<Asker>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if let Err(failure) = replace(request.headers_mut(), |marked| seal.open(marked, &asker)) {
+        return failure.into_response();
+    }
+    let mut response = next.run(request).await;
+    let mark = |session: &str| Some(format!("{session}.{}", seal.mark(session, &asker)));
+    match replace(response.headers_mut(), mark) {
+        Ok(()) => response,
+        Err(failure) => failure.into_response(),
+    }
+}
+
+/// Other people's sessions look like those that ended.
+fn replace(
+    headers: &mut HeaderMap,
+    change: impl Fn(&str) -> Option<String>,
+) -> Result<(), Failure> {
+    let Some(value) = headers.get(SESSION) else { return Ok(()) };
+    let changed = value.to_str().ok().and_then(change);
+    let header = changed.and_then(|text| HeaderValue::from_str(&text).ok());
+    let Some(header) = header else {
+        let error = Error::not_found("there is no such session")
+            .hint("begin a new one with an `initialize` request without `Mcp-Session-Id`");
+        return Err(Failure::with_status(StatusCode::NOT_FOUND, error));
+    };
+    headers.insert(SESSION, header);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_opens_for_its_own_asker_at_its_own_server() {
+        let (seal, other) = (Seal::new().expect("a seal"), Seal::new().expect("a seal"));
+        let owner = Asker::new(None, "/".into());
+        let marked = format!("id.{}", seal.mark("id", &owner));
+        assert_eq!(seal.open(&marked, &owner).as_deref(), Some("id"));
+        for wrong in ["id", "id.", "", ".", "other", &marked[1..], &marked[..marked.len() - 1]] {
+            assert_eq!(seal.open(wrong, &owner), None, "{wrong}");
+        }
+        assert_eq!(other.open(&marked, &owner), None);
+    }
+}
