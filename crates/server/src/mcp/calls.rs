@@ -142,8 +142,9 @@ fn check_out(home: &Home, sandbox: &str, reply: &mut ToolReply) {
         && error.message.contains(sandbox)
         && home.leave(sandbox)
     {
-        error.hint =
-            Some("your sandbox is gone, with what you did in it; call again to get a new one".into());
+        error.hint = Some(
+            "your sandbox is gone, with what you did in it; call again to get a new one".into(),
+        );
     }
 }
 

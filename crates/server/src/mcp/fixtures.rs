@@ -67,10 +67,38 @@ pub fn tools() -> Vec<Tool> {
         let fields: JsonObject =
             needs.iter().map(|need| (need.to_string(), text.clone())).collect();
         let schema = json!({ "type": "object", "properties": fields, "required": needs });
-        let Value::Object(schema) = schema else { unreachable!("it was written as an object") };
-        Tool::new(*name, "A fixture of the conformance suite", Arc::new(schema))
+        Tool::new(*name, "A fixture of the conformance suite", object(schema))
     });
-    each.collect()
+    each.chain([schema_tool()]).collect()
+}
+
+/// Keywords that must come through as they were written.
+fn schema_tool() -> Tool {
+    let address = json!({ "type": "object", "$anchor": "address", "properties": {
+        "street": { "type": "string" }, "city": { "type": "string" } } });
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "$defs": { "address": address },
+        "properties": {
+            "name": { "type": "string" },
+            "address": { "$ref": "#/$defs/address" },
+            "contactMethod": { "type": "string", "enum": ["phone", "email"] },
+            "phone": { "type": "string" },
+            "email": { "type": "string" },
+        },
+        "allOf": [{ "anyOf": [{ "required": ["phone"] }, { "required": ["email"] }] }],
+        "if": { "properties": { "contactMethod": { "const": "phone" } }, "required": ["contactMethod"] },
+        "then": { "required": ["phone"] },
+        "else": { "required": ["email"] },
+        "additionalProperties": false,
+    });
+    Tool::new("json_schema_2020_12_tool", "Tool with JSON Schema 2020-12 features", object(schema))
+}
+
+fn object(schema: Value) -> Arc<JsonObject> {
+    let Value::Object(schema) = schema else { unreachable!("it was written as an object") };
+    Arc::new(schema)
 }
 
 /// The answer of a fixture, if the name is one.
@@ -108,7 +136,7 @@ pub async fn call(
         "test_elicitation" => elicit(context, text("message"), asked()).await,
         "test_elicitation_sep1034_defaults" => elicit(context, "Defaults", defaults()).await,
         "test_elicitation_sep1330_enums" => elicit(context, "Choices", choices()).await,
-        "test_reconnection" => says("Still here."),
+        "test_reconnection" | "json_schema_2020_12_tool" => says("Still here."),
         _ => return None,
     };
     Some(content.map(|content| CallToolResult::success(content).into()))

@@ -11,6 +11,7 @@
 
 mod calls;
 mod fixtures;
+mod prompts;
 mod residents;
 mod resources;
 mod session;
@@ -21,11 +22,12 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use residents::{Home, Residents};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CancelTaskParams, GetPromptRequestParams,
-    GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
-    SetLevelRequestParams, SubscribeRequestParams, UnsubscribeRequestParams, UpdateTaskParams,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
+    CompleteResult, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
+    Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
+    UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::task_manager::TaskManager;
@@ -184,8 +186,11 @@ impl ServerHandler for Agent {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Answer<ListPromptsResult> {
-        let fixtures = if self.has_fixtures() { fixtures::prompts() } else { Vec::new() };
-        Ok(ListPromptsResult::with_all_items(fixtures))
+        let mut all = prompts::list();
+        if self.has_fixtures() {
+            all.extend(fixtures::prompts());
+        }
+        Ok(ListPromptsResult::with_all_items(all))
     }
 
     async fn get_prompt(
@@ -194,9 +199,19 @@ impl ServerHandler for Agent {
         _: RequestContext<RoleServer>,
     ) -> Answer<GetPromptResponse> {
         let arguments = request.arguments.unwrap_or_default();
-        let found = self.has_fixtures().then(|| fixtures::prompt(&request.name, &arguments));
+        let fixture = || fixtures::prompt(&request.name, &arguments);
+        let fixture = || self.has_fixtures().then(fixture).flatten();
         let missing = || ErrorData::invalid_params("there is no such prompt", None);
-        found.flatten().map(Into::into).ok_or_else(missing)
+        prompts::get(&request.name).or_else(fixture).map(Into::into).ok_or_else(missing)
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Answer<CompleteResult> {
+        let asker = self.asker(&context)?;
+        Ok(CompleteResult::new(prompts::complete(&self.state, &asker, &request).await?))
     }
 
     /// Nothing is told but what calls answer; a level is taken all the same.
@@ -263,11 +278,8 @@ pub fn router(state: Shared) -> fractal::Result<Router<Shared>> {
         .with_max_request_body_bytes(crate::extract::BODY_BYTES_MAX);
     let residents = Arc::<Residents>::default();
     let agent = move || Ok(Agent::new(state.clone(), None, residents.clone()));
-    let service = StreamableHttpService::<Agent, LocalSessionManager>::new(
-        agent,
-        Arc::default(),
-        config,
-    );
+    let service =
+        StreamableHttpService::<Agent, LocalSessionManager>::new(agent, Arc::default(), config);
     let keep = from_fn_with_state(session::Seal::new()?, session::keep);
     Ok(Router::new().route_service("/mcp", service).layer(keep))
 }

@@ -16,6 +16,8 @@ use rmcp::model::{
 use serde_json::{Value, json};
 
 const SCHEME: &str = "sandbox://";
+/// What stands for a sandbox in the template of addresses.
+pub const VARIABLE: &str = "sandbox";
 const LISTED_MAX: usize = 100;
 
 pub fn templates() -> ListResourceTemplatesResult {

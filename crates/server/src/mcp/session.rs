@@ -23,8 +23,9 @@ impl Seal {
     /// Another one for each server.
     pub fn new() -> fractal::Result<Seal> {
         let mut bytes = [0; 32];
-        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| Error::internal(format!("the kernel gave no random bytes: {error}")))?;
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(
+            |error| Error::internal(format!("the kernel gave no random bytes: {error}")),
+        )?;
         Ok(Seal(fractal::fingerprint(&[&bytes]).into()))
     }
 
