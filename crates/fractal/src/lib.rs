@@ -319,6 +319,15 @@ impl Engine {
         self.noted(caller, Verb::Run, done)
     }
 
+    /// Makes the sandbox that a run would make, and runs nothing: a fork of
+    /// reality.
+    pub fn make(&self, caller: &Caller, run: &Run) -> Result<fractal_model::SandboxInfo> {
+        self.ready()?;
+        self.authorize(caller, Verb::Fork)?;
+        let done = verbs::run::make(self, caller, run);
+        self.noted(caller, Verb::Fork, done)
+    }
+
     /// What a sandbox shows now, as a tree in memory: its layers, and of the
     /// host the project alone. What is written into it stays in it; to write
     /// into the sandbox, run with [`RunIo::working`].

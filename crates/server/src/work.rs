@@ -37,6 +37,11 @@ impl From<Verb> for Need {
 }
 
 impl Need {
+    /// For a sandbox in which nothing runs yet.
+    pub fn new_sandbox() -> Need {
+        Need { verb: Verb::Fork, makes: true }
+    }
+
     /// For a run that makes its sandbox, or works in one.
     pub fn run(makes: bool) -> Need {
         Need { verb: Verb::Run, makes }

@@ -42,6 +42,35 @@ fn a_run_that_changes_something_is_kept_and_reality_is_not_touched() {
 }
 
 #[test]
+fn a_sandbox_can_be_made_before_anything_runs_in_it() {
+    let world = World::new();
+    std::fs::write(world.project().join("a"), "old").unwrap();
+    let named = |name: &str, base| Run {
+        command: vec!["true".into()],
+        name: Some(name.into()),
+        base,
+        ..Run::default()
+    };
+    for (name, base) in [("live", BaseKind::Live), ("frozen", BaseKind::Frozen)] {
+        let made = world.engine.make(&world.caller, &named(name, base)).unwrap();
+        assert_eq!((made.name.as_str(), made.state.as_str()), (name, "idle"));
+        assert!(world.diff(name).unwrap().changes.is_empty());
+        let again = world.engine.make(&world.caller, &named(name, base)).unwrap_err();
+        assert_eq!(again.code, Code::Exists);
+        let command = shell("cat a; echo new > a");
+        let sandbox = Some(name.into());
+        let reply = world.run(Run { command, sandbox, ..Run::default() }).unwrap();
+        assert_eq!((reply.stdout.as_str(), reply.changes.len()), ("old", 1));
+        let asked =
+            Action::Log { sandbox: Some(name.into()), limit: None, here: false, whole: false };
+        let Ok(Reply::Log(log)) = world.apply(asked) else { panic!() };
+        let actions: Vec<&str> = log.records.iter().map(|it| it.body.action.as_str()).collect();
+        assert_eq!(actions, ["run", "fork"]);
+    }
+    assert_eq!(world.list().len(), 2);
+}
+
+#[test]
 fn a_thrown_away_run_reports_its_changes_and_leaves_a_record_only() {
     let world = World::new();
     let reply = world.run(discard("echo x > new; echo out; echo err >&2; exit 3")).unwrap();

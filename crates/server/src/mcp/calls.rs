@@ -122,16 +122,8 @@ fn start(calling: Calling, request: CallToolRequestParams) -> Working {
 /// Makes the agent's sandbox, with its first call.
 fn settle(state: &Shared, engine: &Engine, caller: &Caller) -> fractal::Result<String> {
     state.admission.room(engine)?;
-    let name = fractal::new_name();
-    let run = fractal::Run {
-        command: vec!["true".to_owned()],
-        name: Some(name.clone()),
-        ..fractal::Run::default()
-    };
-    match engine.apply(caller, fractal::Action::Run(run))? {
-        fractal::Reply::Run(_) => Ok(name),
-        _ => Err(Error::internal("a run was answered with something else")),
-    }
+    let run = fractal::Run { command: vec!["true".to_owned()], ..fractal::Run::default() };
+    engine.make(caller, &run).map(|made| made.name)
 }
 
 /// Somebody dropped the sandbox that the agent lives in: it is told, and has

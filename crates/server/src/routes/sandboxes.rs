@@ -256,10 +256,9 @@ async fn make(
     Extension(asker): Extension<Asker>,
     Json(asked): Json<Make>,
 ) -> Result<Response, Failure> {
-    let name = asked.name.unwrap_or_else(fractal::new_name);
     let run = Run {
         command: vec!["true".to_owned()],
-        name: Some(name.clone()),
+        name: asked.name,
         template: asked.template,
         ask: asked.ask,
         network: asked.network,
@@ -268,16 +267,9 @@ async fn make(
         world: asked.world,
         ..Run::default()
     };
-    let job = move |engine: &fractal::Engine, caller: &fractal::Caller| {
-        let Reply::Run(run) = engine.apply(caller, Action::Run(run))? else {
-            return Err(Error::internal("a run was answered with something else"));
-        };
-        engine.apply(caller, Action::Show { sandbox: Some(run.id.to_string()) })
-    };
-    match work::blocking(&state, &asker, Need::run(true), job).await? {
-        Reply::Show(show) => Ok((StatusCode::CREATED, axum::Json(show.info)).into_response()),
-        _ => Err(unexpected()),
-    }
+    let job = move |engine: &fractal::Engine, caller: &fractal::Caller| engine.make(caller, &run);
+    let made = work::blocking(&state, &asker, Need::new_sandbox(), job).await?;
+    Ok((StatusCode::CREATED, axum::Json(made)).into_response())
 }
 
 async fn show(

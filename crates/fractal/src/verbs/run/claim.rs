@@ -74,6 +74,19 @@ pub(super) fn claim(engine: &Engine, place: &mut Place) -> Result<()> {
 }
 
 fn claim_new(engine: &Engine, place: &mut Place) -> Result<()> {
+    let living = living_row(place);
+    insert_new(engine, place, false, |tx| tx.insert_run(&living))?;
+    Ok(engine.store.dirty_layer(place.row.top, &label(place.run_id))?)
+}
+
+/// Makes directory and rows of a new sandbox, and what is written with them;
+/// `durable` when somebody is told of it now and not after a run.
+pub(super) fn insert_new(
+    engine: &Engine,
+    place: &mut Place,
+    durable: bool,
+    with: impl FnOnce(&Tx<'_>) -> fractal_store::Result<()>,
+) -> Result<()> {
     let store = &engine.store;
     let row = &place.row;
     if store.sandbox_named(&row.tenant, &row.name)?.is_some() {
@@ -87,22 +100,22 @@ fn claim_new(engine: &Engine, place: &mut Place) -> Result<()> {
     let row = &place.row;
     store.new_layer_dir(row.top)?;
     prepare_scratch(engine, &row.mounts, &store.layer_tree(row.top))?;
-    let living = living_row(place);
-    let inserted = store.transact_relaxed(|tx| {
+    let write = |tx: &Tx<'_>| {
         if let Some(base) = made {
             insert_layer(tx, base, None)?;
             tx.seal_layer(base, 0)?;
         }
         insert_layer(tx, row.top, row.base)?;
         tx.insert_sandbox(row)?;
-        tx.insert_run(&living)
-    });
+        with(tx)
+    };
+    let inserted = if durable { store.transact(write) } else { store.transact_relaxed(write) };
     if let Err(error) = inserted {
         let _ = store.discard_layer(row.top);
         made.into_iter().for_each(|base| drop(store.discard_layer(base)));
         return Err(error.into());
     }
-    Ok(store.dirty_layer(row.top, &label(place.run_id))?)
+    Ok(())
 }
 
 /// Gives a new sandbox a base of its own, where it is to have one; returns the

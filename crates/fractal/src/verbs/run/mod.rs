@@ -6,6 +6,7 @@
 
 pub mod claim;
 mod copied;
+mod make;
 pub mod place;
 mod settle;
 mod spec;
@@ -210,6 +211,7 @@ pub fn explain(engine: &Engine, caller: &Caller, run: &Run) -> Result<Vec<String
     Ok(lines)
 }
 
+pub use make::make;
 #[cfg(feature = "virtual")]
 use virtually::execute as execute_virtually;
 #[cfg(feature = "virtual")]
