@@ -145,7 +145,7 @@ fn a_terminal_is_given_when_there_is_one() {
 }
 
 /// Host processes whose command line holds a text.
-fn processes(text: &str) -> Vec<PathBuf> {
+pub fn processes(text: &str) -> Vec<PathBuf> {
     let all = std::fs::read_dir("/proc").expect("proc").flatten().map(|entry| entry.path());
     let holds = |path: &Path| {
         let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
@@ -193,7 +193,7 @@ fn killing_an_interactive_run_leaves_a_usable_terminal() {
 }
 
 /// Directories of the control groups a process is in, apart from the roots.
-fn groups(process: &Path) -> Vec<PathBuf> {
+pub fn groups(process: &Path) -> Vec<PathBuf> {
     let text = std::fs::read_to_string(process.join("cgroup")).unwrap_or_default();
     let place = |line: &str| {
         let mut parts = line.splitn(3, ':').skip(1);

@@ -2,7 +2,6 @@
 
 use super::client::{Server, wait_until};
 use crate::world::{World, able};
-use serde_json::json;
 
 const ONCE: &[&str] = &["Idempotency-Key: one"];
 
@@ -80,41 +79,4 @@ fn what_does_not_finish_in_time_is_stopped_and_recorded() {
     assert_eq!(server.stop(), 0);
     let log = world.ok(&["log", "s", "--json"]).out;
     assert!(log.contains("signalled"), "{log}");
-}
-
-#[test]
-fn a_server_that_was_killed_has_lost_nothing() {
-    if !able() {
-        return;
-    }
-    let world = World::new();
-    let mut server = Server::start(&world);
-    let key = server.key(r#"{"role":"runner","name":"k"}"#);
-    for round in 0..3 {
-        std::thread::scope(|scope| {
-            for number in 0..6 {
-                let (server, key) = (&server, &key);
-                scope.spawn(move || {
-                    let name = format!("r{round}-{number}");
-                    let command = ["sh", "-c", "echo x > f; sleep 30"];
-                    let body = json!({ "name": name, "command": command }).to_string();
-                    server.with_key(key, "POST", "/v1/run", &body);
-                });
-            }
-            wait_until(|| server.own("GET", "/metrics", "").body.contains("{state=\"running\"} 6"));
-            let pid = server.pid().to_string();
-            std::process::Command::new("kill").args(["-9", &pid]).status().expect("kill runs");
-        });
-        server.kill();
-        server = Server::start(&world);
-        wait_until(|| {
-            let page = server.own("GET", "/v1/sandboxes", "").body;
-            !page.contains("\"state\":\"running\"")
-        });
-        let whole = server.own("GET", "/v1/audit/verify", "").json();
-        assert_eq!(whole["whole"], true, "{whole}");
-        assert_eq!(server.with_key(&key, "GET", "/v1/sandboxes", "").status, 200);
-    }
-    let listed = server.with_key(&key, "GET", "/v1/sandboxes", "").json();
-    assert_eq!(listed["sandboxes"].as_array().map(Vec::len), Some(18), "{listed}");
 }

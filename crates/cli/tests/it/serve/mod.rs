@@ -4,5 +4,6 @@ mod abuse;
 mod askers;
 mod client;
 mod faults;
+mod killed;
 mod mcp;
 mod verbs;
