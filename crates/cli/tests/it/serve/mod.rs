@@ -6,4 +6,5 @@ mod client;
 mod faults;
 mod killed;
 mod mcp;
+mod table;
 mod verbs;
