@@ -9,7 +9,9 @@
 use crate::sys::fd;
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{
+    IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket,
+};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -173,7 +175,8 @@ fn connect(target: &Target) -> io::Result<TcpStream> {
     let addresses: Vec<SocketAddr> =
         (target.host.as_str(), target.port).to_socket_addrs()?.collect();
     let mut last = refused();
-    for address in addresses.iter().filter(|address| is_public(address.ip())) {
+    let outward = |address: &&SocketAddr| is_public(address.ip()) && !is_own(**address);
+    for address in addresses.iter().filter(outward) {
         match TcpStream::connect_timeout(address, CONNECT_TIMEOUT) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
@@ -182,27 +185,68 @@ fn connect(target: &Target) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Not this machine, its link, or the metadata services that live there.
+/// Not this machine, its link, or the metadata services that live there; also
+/// not where an address of the new kind leads to one of the old.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
-            !(v4.is_loopback() || v4.is_link_local() || v4.is_unspecified() || v4.is_broadcast() || v4.is_multicast())
+            !(v4.is_loopback()
+                || v4.is_link_local()
+                || v4.is_unspecified()
+                || v4.is_broadcast()
+                || v4.is_multicast())
                 && v4.octets()[0] != 0
-                // The metadata service of one large cloud lives here.
-                && v4.octets() != [100, 100, 100, 200]
+                && !METADATA_V4.contains(&v4)
         }
-        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
-            Some(v4) => is_public(IpAddr::V4(v4)),
-            None => {
-                let first = v6.segments()[0];
-                !(v6.is_loopback()
-                    || v6.is_unspecified()
-                    || v6.is_multicast()
-                    || first & 0xffc0 == 0xfe80)
-                    && v6.segments() != [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254]
-            }
-        },
+        IpAddr::V6(v6) => {
+            let first = v6.segments()[0];
+            // Link-local, and what was site-local once.
+            let is_near = matches!(first & 0xffc0, 0xfe80 | 0xfec0);
+            !(v6.is_loopback() || v6.is_unspecified() || v6.is_multicast() || is_near)
+                && !METADATA_V6.contains(&v6)
+                && embedded(v6).is_none_or(|v4| is_public(IpAddr::V4(v4)))
+        }
     }
+}
+
+/// Where large clouds tell machines their secrets, apart from 169.254.0.0/16.
+const METADATA_V4: [Ipv4Addr; 3] = [
+    Ipv4Addr::new(100, 100, 100, 200),
+    Ipv4Addr::new(168, 63, 129, 16),
+    Ipv4Addr::new(192, 0, 0, 192),
+];
+const METADATA_V6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+];
+
+/// The address of the old kind that one of the new kind stands for: mapped,
+/// compatible, by 6to4, or by a translator (NAT64).
+fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
+    let parts = v6.segments();
+    let joined = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
+    match parts {
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, _, _, _, _, high, low] => {
+            Some(joined(high, low))
+        }
+        [0x2002, high, low, ..] => Some(joined(high, low)),
+        _ => None,
+    }
+}
+
+/// Whether this machine has that address itself: what listens on all of its
+/// addresses would be reached by any of them. Asked of the kernel's routes,
+/// without sending anything.
+fn is_own(address: SocketAddr) -> bool {
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let route = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect(address)?;
+        socket.local_addr()
+    });
+    route.is_ok_and(|from| from.ip() == address.ip())
 }
 
 fn answer(mut client: &TcpStream, status: u16, text: &str) -> io::Result<()> {
@@ -274,9 +318,28 @@ mod tests {
             "fe80::1",
             "::ffff:127.0.0.1",
             "100.100.100.200",
+            "168.63.129.16",
+            "255.255.255.255",
+            "224.0.0.1",
+            "::",
+            "::7f00:1",
+            "::ffff:169.254.169.254",
+            "64:ff9b::7f00:1",
+            "64:ff9b:1::a9fe:a9fe",
+            "2002:7f00:1::1",
+            "2002:a9fe:a9fe::",
+            "fec0::1",
+            "febf::1",
+            "ff02::1",
+            "fd00:ec2::254",
+            "fd20:ce::254",
         ] {
             assert!(!is_public(text.parse().expect("an address")), "{text}");
         }
-        assert!(is_public("93.184.216.34".parse().expect("an address")));
+        for text in
+            ["93.184.216.34", "10.0.0.1", "2606:2800:220::1", "fd12::1", "64:ff9b::5db8:d822"]
+        {
+            assert!(is_public(text.parse().expect("an address")), "{text}");
+        }
     }
 }
