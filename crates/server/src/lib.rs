@@ -10,6 +10,7 @@
 mod admission;
 mod api;
 mod asker;
+mod body;
 mod extract;
 mod failure;
 mod idempotent;

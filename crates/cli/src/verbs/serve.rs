@@ -49,6 +49,9 @@ pub struct Serve {
     /// Bytes that layers may take before new sandboxes are refused, as in 50g
     #[arg(long, value_name = "SIZE", value_parser = fractal::model::parse_bytes)]
     disk: Option<u64>,
+    /// Bytes of a file or archive that may be sent or fetched whole, as in 500m
+    #[arg(long, value_name = "SIZE", value_parser = fractal::model::parse_bytes, default_value = "1g")]
+    body: u64,
     /// How long running work may go on after the server was told to stop
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     drain: u64,
@@ -112,6 +115,7 @@ impl Serve {
             waiting: self.waiting,
             sandboxes: self.sandboxes,
             disk_bytes: self.disk,
+            body_bytes: self.body,
             ..usual
         };
         fractal_server::Settings {

@@ -5,12 +5,15 @@ mod about;
 mod attempts;
 mod audit;
 mod events;
+mod files;
 mod keys;
 mod promotions;
 mod runs;
 mod sandboxes;
 mod tools;
 mod volumes;
+
+pub use files::IMPORT;
 
 use crate::api::Api;
 use crate::asker::Asker;
@@ -34,6 +37,7 @@ pub fn open() -> Api {
 pub fn known() -> Api {
     let api = about::known(Api::default());
     let api = sandboxes::routes(api);
+    let api = files::routes(api);
     let api = runs::routes(api);
     let api = attempts::routes(api);
     let api = promotions::routes(api);
@@ -89,6 +93,7 @@ fn word(method: &Method) -> &'static str {
         Method::GET => "get",
         Method::HEAD => "head",
         Method::POST => "post",
+        Method::PUT => "put",
         Method::DELETE => "delete",
         _ => "other",
     }

@@ -20,6 +20,8 @@ pub struct Response {
     pub status: u16,
     pub headers: String,
     pub body: String,
+    /// The same where it is no text.
+    pub bytes: Vec<u8>,
 }
 
 impl Response {
@@ -84,6 +86,21 @@ impl Server {
     pub fn with_key(&self, key: &str, method: &str, path: &str, body: &str) -> Response {
         let header = format!("Authorization: Bearer {key}");
         self.by_port(method, path, &[&header], body)
+    }
+
+    /// Content instead of JSON, with a key, or as the owner without one.
+    pub fn content(&self, key: Option<&str>, method: &str, path: &str, body: &[u8]) -> Response {
+        let length = format!("Content-Length: {}", body.len());
+        let bearer = format!("Authorization: Bearer {}", key.unwrap_or_default());
+        let headers = [length.as_str(), bearer.as_str()];
+        let headers = if key.is_some() { &headers[..] } else { &headers[..1] };
+        let host = format!("127.0.0.1:{}", self.port);
+        let mut bytes = request(method, path, &host, headers, "");
+        bytes.extend_from_slice(body);
+        match key {
+            Some(_) => self.raw(&bytes),
+            None => exchange(UnixStream::connect(&self.socket).expect("it is there"), &bytes),
+        }
     }
 
     /// By the port, with these headers.
@@ -153,7 +170,8 @@ fn exchange(mut stream: impl Read + Write, request: &[u8]) -> Response {
     let status = headers.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
     let chunked = headers.to_ascii_lowercase().contains("transfer-encoding: chunked");
     let body = if chunked { unchunk(body) } else { body.to_owned() };
-    Response { status, headers: headers.to_owned(), body }
+    let start = answer.windows(4).position(|part| part == b"\r\n\r\n").map_or(0, |at| at + 4);
+    Response { status, headers: headers.to_owned(), body, bytes: answer[start..].to_vec() }
 }
 
 fn unchunk(mut text: &str) -> String {

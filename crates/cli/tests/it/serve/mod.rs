@@ -4,4 +4,5 @@ mod abuse;
 mod askers;
 mod client;
 mod faults;
+mod files;
 mod verbs;
