@@ -43,7 +43,7 @@ pub use doors::{fingerprint, new_name};
 pub use environment::{default_hidden, filter as filter_environment};
 #[cfg(feature = "tools")]
 pub use files::OpenFile;
-pub use fractal_jail::terminal::Signals;
+pub use fractal_jail::terminal::{FarEnd, Signals};
 pub use fractal_jail::{Input, Output, Streams};
 pub use fractal_model as model;
 pub use fractal_model::{Action, Code, Error, Policy, Reply, Result, Run, RunReply};

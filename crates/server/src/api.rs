@@ -43,6 +43,8 @@ pub enum Answer {
     Events,
     /// The content of a file.
     Bytes,
+    /// Messages both ways, after an upgrade.
+    Socket,
     Text(&'static str),
 }
 

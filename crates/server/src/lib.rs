@@ -24,6 +24,7 @@ mod routes;
 mod serve;
 mod state;
 mod stream;
+mod terminal;
 mod work;
 
 pub use admission::Budget;

@@ -160,6 +160,10 @@ fn in_query(describe: Describe) -> Vec<Value> {
 fn responses(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
     let mut all = json!({ "default": { "$ref": "#/components/responses/Failure" } });
     let (status, about, content) = match operation.answer {
+        Answer::Socket => {
+            all["101"] = json!({ "description": "A WebSocket from here on." });
+            return all;
+        }
         Answer::Json(status, schema) => {
             (status, "Done.", json!({ "application/json": { "schema": schema(answers) } }))
         }

@@ -55,12 +55,13 @@ impl Engine {
         self.noted(caller, Verb::Diff, list(self, caller, sandbox, path, after, limit))
     }
 
-    /// Refuses whoever may not write into a sandbox, before content is taken.
-    pub fn require_writer(&self, caller: &Caller, sandbox: &str) -> Result<()> {
+    /// Refuses whoever may not use a verb on a sandbox, or does not see it,
+    /// before anything is taken from them.
+    pub fn require_reach(&self, caller: &Caller, verb: Verb, sandbox: &str) -> Result<()> {
         self.ready()?;
-        self.authorize(caller, Verb::Copy)?;
+        self.authorize(caller, verb)?;
         let found = self.find(caller, Some(sandbox)).map(|_| ());
-        self.noted(caller, Verb::Copy, found)
+        self.noted(caller, verb, found)
     }
 
     /// Refuses whoever may not import, before content is taken.

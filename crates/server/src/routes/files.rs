@@ -161,7 +161,8 @@ async fn put(
 ) -> Result<Json<FileReply>, Failure> {
     let (sandbox, path) = typed(&uri)?;
     let name = sandbox.clone();
-    let allowed = move |engine: &Engine, caller: &Caller| engine.require_writer(caller, &name);
+    let allowed =
+        move |engine: &Engine, caller: &Caller| engine.require_reach(caller, Verb::Copy, &name);
     work::blocking(&state, &asker, Verb::Diff, allowed).await?;
     let received = body::receive(&state, &headers, body).await?;
     let job = move |engine: &Engine, caller: &Caller| {

@@ -10,6 +10,7 @@ mod keys;
 mod promotions;
 mod runs;
 mod sandboxes;
+mod terminals;
 mod tools;
 mod volumes;
 
@@ -39,6 +40,7 @@ pub fn known() -> Api {
     let api = sandboxes::routes(api);
     let api = files::routes(api);
     let api = runs::routes(api);
+    let api = terminals::routes(api);
     let api = attempts::routes(api);
     let api = promotions::routes(api);
     let api = volumes::routes(api);

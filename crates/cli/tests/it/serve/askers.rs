@@ -82,6 +82,7 @@ fn another_tenant_is_as_if_it_did_not_exist() {
         ("PUT", "/files/a.txt", "x"),
         ("DELETE", "/files/a.txt", ""),
         ("GET", "/export", ""),
+        ("GET", "/terminal", ""),
         ("GET", "/log", ""),
         ("GET", "/usage", ""),
         ("POST", "/promote", "{}"),

@@ -5,4 +5,5 @@ mod askers;
 mod client;
 mod faults;
 mod files;
+mod terminals;
 mod verbs;
