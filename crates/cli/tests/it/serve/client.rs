@@ -147,7 +147,7 @@ impl Drop for Server {
     }
 }
 
-fn request(method: &str, path: &str, host: &str, headers: &[&str], body: &str) -> Vec<u8> {
+pub fn request(method: &str, path: &str, host: &str, headers: &[&str], body: &str) -> Vec<u8> {
     let mut text = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
     for header in headers {
         text += &format!("{header}\r\n");
@@ -160,7 +160,7 @@ fn request(method: &str, path: &str, host: &str, headers: &[&str], body: &str) -
     text.into_bytes()
 }
 
-fn exchange(mut stream: impl Read + Write, request: &[u8]) -> Response {
+pub fn exchange(mut stream: impl Read + Write, request: &[u8]) -> Response {
     // A server that refuses early may close before it has read everything.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();

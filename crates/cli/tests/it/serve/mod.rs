@@ -6,4 +6,5 @@ mod client;
 mod faults;
 mod files;
 mod terminals;
+mod tls;
 mod verbs;
