@@ -17,6 +17,8 @@ mod config;
 mod doctor;
 mod doors;
 mod environment;
+#[cfg(feature = "tools")]
+mod files;
 mod flat;
 #[cfg(feature = "virtual")]
 mod landing;
@@ -39,7 +41,9 @@ pub use config::{Config, Line, Setting, Stage, TrySettings};
 pub use doctor::{Diagnosis, Finding};
 pub use doors::{fingerprint, new_name};
 pub use environment::{default_hidden, filter as filter_environment};
-pub use fractal_jail::terminal::Signals;
+#[cfg(feature = "tools")]
+pub use files::OpenFile;
+pub use fractal_jail::terminal::{FarEnd, Signals};
 pub use fractal_jail::{Input, Output, Streams};
 pub use fractal_model as model;
 pub use fractal_model::{Action, Code, Error, Policy, Reply, Result, Run, RunReply};

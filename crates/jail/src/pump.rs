@@ -9,7 +9,7 @@ use crate::JailError;
 use crate::run::{Running, Why, own};
 use crate::spec::{Spec, Top};
 use crate::sys::{fd, socket};
-use crate::terminal::{Signals, Terminal};
+use crate::terminal::{FarEnd, Heard, Signals, Terminal};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,8 @@ pub enum Input {
     Bytes(Vec<u8>),
     /// A descriptor of the caller.
     Descriptor(OwnedFd),
+    /// Somebody who is no terminal of this machine, for a run that has one.
+    Far(FarEnd),
 }
 
 /// Where a program's output goes.
@@ -64,6 +66,8 @@ impl Captured {
 }
 
 const CHUNK_BYTES: usize = 64 * 1024;
+/// How long programs may go on after their terminal was hung up.
+const HANG_UP_GRACE: Duration = Duration::from_secs(5);
 
 /// One output stream on its way.
 struct Flow {
@@ -86,6 +90,9 @@ pub struct Pump {
     chunk: Vec<u8>,
     output_bytes_max: Option<u64>,
     disk: Option<DiskWatch>,
+    far: Option<FarEnd>,
+    /// When a run whose terminal was hung up is ended.
+    hung_up: Option<Instant>,
     interactive: bool,
     terminal: bool,
     /// The limit that we stopped the run for. The program may end of a closed
@@ -104,6 +111,8 @@ impl Pump {
             chunk: Vec::new(),
             output_bytes_max: None,
             disk: None,
+            far: None,
+            hung_up: None,
             interactive: false,
             terminal: false,
             stopped: None,
@@ -119,10 +128,14 @@ impl Pump {
         pump.disk = DiskWatch::new(spec);
         if spec.terminal {
             pump.terminal = true;
-            pump.source = match streams.stdin {
-                Input::Descriptor(fd) => Some(fd),
-                _ => None,
-            };
+            match streams.stdin {
+                Input::Descriptor(fd) => pump.source = Some(fd),
+                Input::Far(far) => {
+                    pump.source = far.typed()?;
+                    pump.far = Some(far);
+                }
+                Input::Null | Input::Bytes(_) => {}
+            }
             pump.flows.push(Flow::new(None, streams.stdout));
             return Ok((pump, None));
         }
@@ -152,7 +165,7 @@ impl Pump {
 
     fn open_input(&mut self, input: Input) -> Result<OwnedFd, JailError> {
         match input {
-            Input::Null => null(),
+            Input::Null | Input::Far(_) => null(),
             Input::Bytes(bytes) => {
                 self.pending = bytes;
                 self.input_pipe()
@@ -186,8 +199,7 @@ impl Pump {
         let mut proxy = None;
         let mut over = false;
         while !over || self.flows.iter().any(|flow| flow.from.is_some()) {
-            let wait_ms =
-                if over { 200 } else { self.disk.as_ref().map_or(-1, DiskWatch::wait_ms) };
+            let wait_ms = if over { 200 } else { self.wait_ms() };
             let polled = self.wait(running, over, signals.as_ref(), wait_ms)?;
             if polled.control && !over {
                 over = !running.absorb();
@@ -200,6 +212,9 @@ impl Pump {
                 && let Some(signals) = &signals
             {
                 signals.forward(running, screen.as_ref());
+            }
+            if polled.far {
+                self.listen();
             }
             if polled.input {
                 self.feed();
@@ -223,14 +238,42 @@ impl Pump {
 
     fn adopt_terminal(&mut self, running: &mut Running, screen: &mut Option<Terminal>) {
         let Some(master) = running.state.terminal.take() else { return };
+        if self.hung_up.is_some() {
+            return;
+        }
         if let Ok(copy) = master.try_clone() {
             if self.interactive {
                 *screen = Terminal::attach(self.source.as_ref().map(AsRawFd::as_raw_fd), &copy);
             }
             let _ = fd::set_nonblocking(copy.as_raw_fd());
+            if let Some(far) = &mut self.far {
+                far.attach(&copy);
+            }
             self.input = Some(copy);
         }
         self.flows[0].from = Some(master);
+    }
+
+    /// Takes in what the far end says. When it is gone the terminal goes, too:
+    /// the kernel tells the programs on it.
+    fn listen(&mut self) {
+        let Some(far) = &mut self.far else { return };
+        if far.hear() == Heard::Gone {
+            self.far = None;
+            self.source = None;
+            self.input = None;
+            self.pending.clear();
+            self.flows[0].from = None;
+            self.hung_up = Some(Instant::now() + HANG_UP_GRACE);
+        }
+    }
+
+    /// Until there is something to look after, in milliseconds.
+    fn wait_ms(&self) -> i32 {
+        let disk = self.disk.as_ref().map(DiskWatch::wait_ms);
+        let left = |at: &Instant| at.saturating_duration_since(Instant::now()).as_millis() as i32;
+        let hung_up = self.hung_up.as_ref().map(|at| left(at) + 1);
+        disk.into_iter().chain(hung_up).min().unwrap_or(-1)
     }
 
     fn moved_bytes(&self) -> u64 {
@@ -250,6 +293,10 @@ impl Pump {
             self.stopped = Some(Why::Output);
             // What is still in the pipes is over the limit too.
             self.flows.iter_mut().for_each(|flow| flow.from = None);
+        }
+        if self.hung_up.is_some_and(|at| at <= Instant::now()) {
+            self.hung_up = None;
+            running.stop(Why::Asked);
         }
         if self.disk.as_mut().is_some_and(DiskWatch::is_exceeded) {
             self.disk = None;
@@ -272,6 +319,8 @@ impl Pump {
             entry(control, libc::POLLIN),
             entry(signals.map_or(-1, Signals::descriptor), libc::POLLIN),
             entry(input, input_events),
+            // Before there is a terminal there is nothing to say to it.
+            entry(self.far.as_ref().map_or(-1, FarEnd::descriptor), libc::POLLIN),
         ];
         let flow_fd = |flow: &Flow| flow.from.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         fds.extend(self.flows.iter().map(|flow| entry(flow_fd(flow), libc::POLLIN)));
@@ -282,7 +331,8 @@ impl Pump {
             control: fds[0].revents != 0,
             signal: fds[1].revents != 0,
             input: fds[2].revents != 0,
-            flows: fds[3..].iter().map(|fd| fd.revents != 0).collect(),
+            far: fds[3].revents != 0,
+            flows: fds[4..].iter().map(|fd| fd.revents != 0).collect(),
         })
     }
 
@@ -404,6 +454,7 @@ struct Polled {
     control: bool,
     signal: bool,
     input: bool,
+    far: bool,
     flows: Vec<bool>,
 }
 

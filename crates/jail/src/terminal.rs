@@ -1,5 +1,6 @@
 //! The caller's side of an interactive run: raw mode, window size, signals.
 
+use crate::JailError;
 use crate::run::{Running, own};
 use crate::sys::{fd, process};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -34,6 +35,83 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         let _ = fd::set_terminal_settings(self.caller, &self.before);
     }
+}
+
+/// Whoever sits at a terminal from afar: bytes that were typed, and apart from
+/// them words about the window. Closing the latter hangs up.
+#[derive(Debug)]
+pub struct FarEnd {
+    typed: OwnedFd,
+    words: OwnedFd,
+    size: libc::winsize,
+    inside: Option<OwnedFd>,
+}
+
+/// What came of listening to a far end.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Heard {
+    Word,
+    Gone,
+}
+
+/// A window's size: columns, rows.
+pub type Size = (u16, u16);
+
+impl FarEnd {
+    /// Bytes of one word on the second descriptor.
+    pub const WORD_BYTES: usize = 4;
+
+    /// Typed bytes come from the first descriptor, words from the second.
+    pub fn new(typed: OwnedFd, words: OwnedFd, size: Size) -> FarEnd {
+        FarEnd { typed, words, size: winsize(size), inside: None }
+    }
+
+    /// The word that says how large the window is now.
+    pub fn word((columns, rows): Size) -> [u8; FarEnd::WORD_BYTES] {
+        let ([a, b], [c, d]) = (columns.to_be_bytes(), rows.to_be_bytes());
+        [a, b, c, d]
+    }
+
+    /// Where typed bytes come from.
+    pub(crate) fn typed(&self) -> Result<Option<OwnedFd>, JailError> {
+        let copy = self.typed.try_clone();
+        copy.map(Some).map_err(|error| JailError::System {
+            what: "copy a descriptor".into(),
+            errno: error.raw_os_error().unwrap_or(0),
+        })
+    }
+
+    /// Takes the terminal inside, and gives it its size.
+    pub(crate) fn attach(&mut self, inside: &OwnedFd) {
+        let _ = fd::set_window_size(inside.as_raw_fd(), &self.size);
+        self.inside = inside.try_clone().ok();
+    }
+
+    /// For polling.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.words.as_raw_fd()
+    }
+
+    /// Takes in the next word. They are sent whole and are read whole.
+    pub(crate) fn hear(&mut self) -> Heard {
+        let mut word = [0; FarEnd::WORD_BYTES];
+        match fd::read(self.words.as_raw_fd(), &mut word) {
+            Ok(FarEnd::WORD_BYTES) => {
+                let [a, b, c, d] = word;
+                self.size = winsize((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])));
+                if let Some(inside) = &self.inside {
+                    let _ = fd::set_window_size(inside.as_raw_fd(), &self.size);
+                }
+                Heard::Word
+            }
+            Err(libc::EAGAIN) => Heard::Word,
+            _ => Heard::Gone,
+        }
+    }
+}
+
+fn winsize((columns, rows): Size) -> libc::winsize {
+    libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
 /// Signals that people and init systems send to a command line.

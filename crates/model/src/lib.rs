@@ -11,6 +11,7 @@ mod attempt;
 mod audit;
 mod change;
 mod error;
+mod file;
 mod id;
 mod key;
 mod merge;
@@ -39,6 +40,7 @@ pub use attempt::{
 pub use audit::{AuditReply, AuditVerifyReply, Broken};
 pub use change::{Change, ChangeKind, EntryKind};
 pub use error::{Code, Error, Result};
+pub use file::{FileEntry, FileList, FileReply};
 pub use id::{Id, Name};
 pub use key::{KEY_TTL_MS, Key, KeyMade, KeyVerb, ROLE_NAMES, Reach, Role, Scope};
 pub use merge::{ThreeWay, three_way};

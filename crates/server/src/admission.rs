@@ -16,6 +16,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const WAIT: Duration = Duration::from_secs(20);
 /// Light verbs are short; this bounds threads, not work.
 const LIGHT: usize = 32;
+/// Bodies that lie on disk at once, on their way in or out.
+const BODIES: usize = 32;
 
 /// What the server as a whole may use.
 #[derive(Clone, Debug)]
@@ -28,6 +30,9 @@ pub struct Budget {
     pub sandboxes: u64,
     /// Bytes that the state directory may hold.
     pub disk_bytes: Option<u64>,
+    /// Bytes of a file or an archive that is sent, or of an archive that is
+    /// fetched.
+    pub body_bytes: u64,
     /// Memory of the machine that stays free.
     pub memory_free_bytes: u64,
 }
@@ -40,6 +45,7 @@ impl Budget {
             waiting: 1000,
             sandboxes: 100_000,
             disk_bytes: None,
+            body_bytes: 1 << 30,
             memory_free_bytes: 256 << 20,
         }
     }
@@ -50,6 +56,7 @@ pub struct Admission {
     budget: Budget,
     heavy: Arc<Semaphore>,
     light: Arc<Semaphore>,
+    bodies: Arc<Semaphore>,
     waiting: AtomicUsize,
     active: Arc<AtomicUsize>,
 }
@@ -71,6 +78,7 @@ impl Admission {
         Admission {
             heavy: Arc::new(Semaphore::new(budget.at_once)),
             light: Arc::new(Semaphore::new(LIGHT)),
+            bodies: Arc::new(Semaphore::new(BODIES)),
             waiting: AtomicUsize::new(0),
             active: Arc::default(),
             budget,
@@ -96,6 +104,19 @@ impl Admission {
         };
         self.active.fetch_add(1, Ordering::SeqCst);
         Ok(Place { _permit: permit, active: self.active.clone() })
+    }
+
+    /// How long a body may be that lies on disk on its way.
+    pub fn body_bytes(&self) -> u64 {
+        self.budget.body_bytes
+    }
+
+    /// Waits for room for such a body.
+    pub async fn body(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        match self.bodies.clone().try_acquire_owned() {
+            Ok(permit) => Ok(permit),
+            Err(_) => self.wait(&self.bodies).await,
+        }
     }
 
     async fn wait(&self, places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Failure> {

@@ -20,11 +20,19 @@ pub struct Operation {
     pub summary: &'static str,
     /// What a key must be allowed; none for what everybody may see.
     pub verb: Option<Verb>,
-    pub body: Option<Describe>,
+    pub body: Option<Taken>,
     pub query: Option<Describe>,
     pub answer: Answer,
     /// Whether it acts: then it can be made safe to repeat.
     pub acts: bool,
+}
+
+/// What a request carries.
+#[derive(Clone, Copy)]
+pub enum Taken {
+    Json(Describe),
+    /// The content of a file.
+    Bytes,
 }
 
 /// What comes back when all is well.
@@ -33,6 +41,10 @@ pub enum Answer {
     /// JSON, or events as they happen when they are asked for.
     Stream(Describe),
     Events,
+    /// The content of a file.
+    Bytes,
+    /// Messages both ways, after an upgrade.
+    Socket,
     Text(&'static str),
 }
 
@@ -59,6 +71,10 @@ impl Operation {
         Operation::new("post", path, id)
     }
 
+    pub fn put(path: &'static str, id: &'static str) -> Operation {
+        Operation::new("put", path, id)
+    }
+
     pub fn delete(path: &'static str, id: &'static str) -> Operation {
         Operation::new("delete", path, id)
     }
@@ -74,7 +90,12 @@ impl Operation {
     }
 
     pub fn takes<T: JsonSchema>(mut self) -> Operation {
-        self.body = Some(T::json_schema);
+        self.body = Some(Taken::Json(T::json_schema));
+        self
+    }
+
+    pub fn takes_bytes(mut self) -> Operation {
+        self.body = Some(Taken::Bytes);
         self
     }
 
@@ -107,6 +128,7 @@ impl Operation {
         match self.method {
             "get" => MethodFilter::GET,
             "delete" => MethodFilter::DELETE,
+            "put" => MethodFilter::PUT,
             _ => MethodFilter::POST,
         }
     }

@@ -8,9 +8,10 @@
 use crate::asker::Asker;
 use crate::extract;
 use crate::failure::Failure;
+use crate::routes;
 use crate::state::Shared;
 use axum::body::{Body, to_bytes};
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -19,7 +20,8 @@ use fractal::{Code, Error};
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-const HEADER: &str = "idempotency-key";
+/// The name of a request that may be repeated.
+pub const HEADER: &str = "idempotency-key";
 const KEY_BYTES_MAX: usize = 200;
 /// Longer answers are given once and not kept.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
@@ -62,7 +64,7 @@ impl Answers {
 pub async fn once(State(state): State<Shared>, request: Request, next: Next) -> Response {
     let key = request.headers().get(HEADER).cloned();
     match key {
-        Some(key) if request.method() == Method::POST => {
+        Some(key) if request.method() == Method::POST && !is_import(&request) => {
             // It goes on when the client is gone: it will come back and ask.
             let job = async move { carry_out_once(&state, key, request, next).await };
             match tokio::spawn(job).await {
@@ -73,6 +75,12 @@ pub async fn once(State(state): State<Shared>, request: Request, next: Next) -> 
         }
         _ => next.run(request).await,
     }
+}
+
+/// An archive is not kept to be compared; its route refuses the header.
+fn is_import(request: &Request) -> bool {
+    let route = request.extensions().get::<MatchedPath>();
+    route.is_some_and(|route| route.as_str() == routes::IMPORT)
 }
 
 async fn carry_out_once(

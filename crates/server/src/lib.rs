@@ -10,6 +10,7 @@
 mod admission;
 mod api;
 mod asker;
+mod body;
 mod extract;
 mod failure;
 mod idempotent;
@@ -23,11 +24,14 @@ mod routes;
 mod serve;
 mod state;
 mod stream;
+mod terminal;
+mod tls;
 mod work;
 
 pub use admission::Budget;
 pub use asker::Authenticate;
 pub use serve::{Settings, serve, serve_mcp};
+pub use tls::TlsFiles;
 
 /// The description of the interface as it is served.
 pub fn openapi() -> serde_json::Value {

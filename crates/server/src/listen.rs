@@ -4,6 +4,7 @@
 //! headers byte by byte is cut off, and there are only so many at once.
 
 use crate::asker::Door;
+use crate::tls::Tls;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
@@ -19,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 
 const CONNECTIONS_MAX: usize = 2048;
@@ -30,6 +32,8 @@ const HEADERS_MAX: usize = 64;
 pub struct Listeners {
     socket: Option<(UnixListener, Claim)>,
     ports: Vec<TcpListener>,
+    /// What ports prove themselves with.
+    pub tls: Option<Arc<Tls>>,
 }
 
 /// The socket's path, which is ours while its lock is held.
@@ -56,7 +60,7 @@ impl Listeners {
             opened.push(listener);
         }
         let socket = socket.map(open_socket).transpose()?;
-        Ok(Listeners { socket, ports: opened })
+        Ok(Listeners { socket, ports: opened, tls: None })
     }
 
     pub fn addresses(&self) -> Vec<SocketAddr> {
@@ -93,11 +97,39 @@ fn open_socket(path: &Path) -> Result<(UnixListener, Claim)> {
 /// Where connections come from, and what is known of who comes.
 trait Accept: Send + 'static {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-    fn next(&self) -> impl Future<Output = std::io::Result<(Self::Stream, Door)>> + Send;
+    type Raw: Send + 'static;
+    fn next(&self) -> impl Future<Output = std::io::Result<(Self::Raw, Door)>> + Send;
+    /// Makes a connection ready for HTTP, beside the others.
+    fn greet(&self, raw: Self::Raw) -> impl Future<Output = Option<Self::Stream>> + Send + 'static;
+}
+
+/// A port that proves itself first.
+struct Safe {
+    port: TcpListener,
+    tls: Arc<Tls>,
+}
+
+impl Accept for Safe {
+    type Stream = TlsStream<TcpStream>;
+    type Raw = TcpStream;
+
+    async fn next(&self) -> std::io::Result<(TcpStream, Door)> {
+        self.port.next().await
+    }
+
+    fn greet(&self, raw: TcpStream) -> impl Future<Output = Option<Self::Stream>> + Send + 'static {
+        let tls = self.tls.clone();
+        async move { tls.greet(raw).await }
+    }
 }
 
 impl Accept for TcpListener {
     type Stream = TcpStream;
+    type Raw = TcpStream;
+
+    fn greet(&self, raw: TcpStream) -> impl Future<Output = Option<TcpStream>> + Send + 'static {
+        std::future::ready(Some(raw))
+    }
 
     async fn next(&self) -> std::io::Result<(TcpStream, Door)> {
         let (stream, peer) = self.accept().await?;
@@ -109,6 +141,11 @@ impl Accept for TcpListener {
 
 impl Accept for UnixListener {
     type Stream = UnixStream;
+    type Raw = UnixStream;
+
+    fn greet(&self, raw: UnixStream) -> impl Future<Output = Option<UnixStream>> + Send + 'static {
+        std::future::ready(Some(raw))
+    }
 
     /// The kernel says who is at the other end.
     async fn next(&self) -> std::io::Result<(UnixStream, Door)> {
@@ -123,13 +160,17 @@ impl Accept for UnixListener {
 pub async fn accept_all(listeners: Listeners, router: Router, stopped: watch::Receiver<bool>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut loops = JoinSet::new();
-    let Listeners { socket, ports } = listeners;
+    let Listeners { socket, ports, tls } = listeners;
     let claim = socket.map(|(listener, claim)| {
         loops.spawn(accept(listener, router.clone(), room.clone(), stopped.clone()));
         claim
     });
     for port in ports {
-        loops.spawn(accept(port, router.clone(), room.clone(), stopped.clone()));
+        let (router, room, stopped) = (router.clone(), room.clone(), stopped.clone());
+        match tls.clone() {
+            None => loops.spawn(accept(port, router, room, stopped)),
+            Some(tls) => loops.spawn(accept(Safe { port, tls }, router, room, stopped)),
+        };
     }
     while loops.join_next().await.is_some() {}
     drop(claim);
@@ -148,12 +189,15 @@ async fn accept(
             _ = stopped.changed() => break,
         };
         match accepted {
-            Ok((stream, door)) => {
+            Ok((raw, door)) => {
                 let Ok(permit) = room.clone().try_acquire_owned() else { continue };
-                let serving = serve_one(stream, door, router.clone(), stopped.clone());
+                let greeting = listener.greet(raw);
+                let (router, stopped) = (router.clone(), stopped.clone());
                 connections.spawn(async move {
                     let _permit = permit;
-                    serving.await;
+                    if let Some(stream) = greeting.await {
+                        serve_one(stream, door, router, stopped).await;
+                    }
                 });
             }
             Err(error) => breathe(&error).await,

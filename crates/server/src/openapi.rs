@@ -2,13 +2,14 @@
 //! the types of the model. Bodies are described closed: a field that is not
 //! listed is refused.
 
-use crate::api::{Answer, Describe, Operation};
+use crate::api::{Answer, Describe, Operation, Taken};
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 /// Where shared schemas stand in the document.
 const SCHEMAS: &str = "/components/schemas";
+const BYTES: &str = "application/octet-stream";
 
 /// The whole document.
 pub fn document(operations: &[Operation]) -> Value {
@@ -16,7 +17,9 @@ pub fn document(operations: &[Operation]) -> Value {
     let mut paths = Map::new();
     for operation in operations {
         let described = describe(operation, &mut answers);
-        let path = paths.entry(operation.path.to_owned()).or_insert_with(|| json!({}));
+        // What may hold slashes is no name of its own in the description.
+        let path = operation.path.replace("{*", "{");
+        let path = paths.entry(path).or_insert_with(|| json!({}));
         path[operation.method] = described;
     }
     let failure = answers.subschema_for::<crate::reply::FailureReply>();
@@ -91,9 +94,19 @@ fn describe(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
         described["x-verb"] = json!(verb);
     }
     if let Some(body) = operation.body {
-        described["requestBody"] = json!({ "required": false, "content": { "application/json": { "schema": input(body) } } });
+        let (kind, schema, required) = match body {
+            Taken::Json(describe) => ("application/json", input(describe), false),
+            Taken::Bytes => (BYTES, bytes(), true),
+        };
+        described["requestBody"] =
+            json!({ "required": required, "content": { kind: { "schema": schema } } });
     }
     described
+}
+
+/// The content of a file.
+fn bytes() -> Value {
+    json!({ "type": "string", "format": "binary" })
 }
 
 /// The first word after the version.
@@ -104,12 +117,16 @@ fn tag(path: &str) -> &str {
 fn parameters(operation: &Operation) -> Vec<Value> {
     let in_path = operation.path.split('/').filter_map(|part| {
         let name = part.strip_prefix('{')?.strip_suffix('}')?;
-        let schema = json!({ "type": "string", "minLength": 1, "maxLength": 64 });
+        let (name, length_max) = match name.strip_prefix('*') {
+            Some(name) => (name, 4096),
+            None => (name, 64),
+        };
+        let schema = json!({ "type": "string", "minLength": 1, "maxLength": length_max });
         Some(json!({ "name": name, "in": "path", "required": true, "schema": schema }))
     });
     let mut all: Vec<Value> = in_path.collect();
     all.extend(operation.query.map(in_query).unwrap_or_default());
-    if operation.acts && operation.body.is_some() {
+    if operation.acts && matches!(operation.body, Some(Taken::Json(_))) {
         all.push(json!({
             "name": "Idempotency-Key",
             "in": "header",
@@ -143,6 +160,10 @@ fn in_query(describe: Describe) -> Vec<Value> {
 fn responses(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
     let mut all = json!({ "default": { "$ref": "#/components/responses/Failure" } });
     let (status, about, content) = match operation.answer {
+        Answer::Socket => {
+            all["101"] = json!({ "description": "A WebSocket from here on." });
+            return all;
+        }
         Answer::Json(status, schema) => {
             (status, "Done.", json!({ "application/json": { "schema": schema(answers) } }))
         }
@@ -159,6 +180,7 @@ fn responses(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
             "Events as they happen.",
             json!({ "text/event-stream": { "schema": { "type": "string" } } }),
         ),
+        Answer::Bytes => (200, "The content.", json!({ BYTES: { "schema": bytes() } })),
         Answer::Text(kind) => (200, "Done.", json!({ kind: { "schema": { "type": "string" } } })),
     };
     all[status.to_string()] = json!({ "description": about, "content": content });

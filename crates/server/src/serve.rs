@@ -5,6 +5,7 @@ use crate::asker::{self, Asker, Authenticate, Doorkeeper};
 use crate::limits::Gauges;
 use crate::listen::{self, Listeners};
 use crate::state::{Project, Shared, State};
+use crate::tls::{Tls, TlsFiles};
 use crate::{idempotent, mcp, openapi, routes};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -30,6 +31,8 @@ pub struct Settings {
     pub socket: Option<PathBuf>,
     /// Ports for everybody who has a key.
     pub listen: Vec<SocketAddr>,
+    /// What ports prove themselves with; without, they speak plain HTTP.
+    pub tls: Option<TlsFiles>,
     /// Further names by which the port may be called.
     pub hosts: BTreeSet<String>,
     /// Sites whose pages may ask.
@@ -58,6 +61,7 @@ impl Settings {
             user_file,
             socket: None,
             listen: Vec::new(),
+            tls: None,
             hosts: BTreeSet::new(),
             origins: BTreeSet::new(),
             budget: Budget::for_cores(cores),
@@ -94,8 +98,11 @@ async fn serve_on(
     settings: Settings,
     ready: impl FnOnce(&[SocketAddr]),
 ) -> Result<()> {
-    let listeners = Listeners::open(settings.socket.as_deref(), &settings.listen).await?;
+    let tls = settings.tls.clone().map(Tls::load).transpose()?;
+    let mut listeners = Listeners::open(settings.socket.as_deref(), &settings.listen).await?;
     let addresses = listeners.addresses();
+    warn_of_plain_ports(&addresses, tls.is_some());
+    listeners.tls = tls.map(Arc::new);
     let drain = settings.drain;
     let state = state(engine, settings, &addresses);
     let (stop, stopped) = watch::channel(false);
@@ -111,6 +118,16 @@ async fn serve_on(
     let _ = stop.send(true);
     let _ = tokio::time::timeout(Duration::from_secs(5), serving).await;
     Ok(())
+}
+
+/// Keys and contents on a network that others can read.
+fn warn_of_plain_ports(addresses: &[SocketAddr], is_safe: bool) {
+    let open = addresses.iter().filter(|address| !is_safe && !address.ip().is_loopback());
+    for address in open {
+        tracing::warn!(
+            "{address} speaks plain HTTP: put a proxy with TLS before it, or give              `--tls-cert` and `--tls-key`"
+        );
+    }
 }
 
 fn state(engine: Engine, settings: Settings, addresses: &[SocketAddr]) -> Shared {

@@ -46,6 +46,11 @@ impl Need {
     pub fn run(makes: bool) -> Need {
         Need { verb: Verb::Run, makes }
     }
+
+    /// For an archive that becomes a sandbox.
+    pub fn import() -> Need {
+        Need { verb: Verb::Import, makes: true }
+    }
 }
 
 /// Calls the engine where it may block. A client that goes away does not stop

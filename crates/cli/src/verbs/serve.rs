@@ -23,6 +23,13 @@ pub struct Serve {
     /// 127.0.0.1:8321; port 0 takes any that is free
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Vec<SocketAddr>,
+    /// Speak TLS on these addresses, with this certificate (PEM, those that
+    /// vouch for it after it); a renewed file is taken without a restart
+    #[arg(long, value_name = "FILE", requires_all = ["listen", "tls_key"])]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Where the socket is [default: server.sock in the state directory]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -49,6 +56,9 @@ pub struct Serve {
     /// Bytes that layers may take before new sandboxes are refused, as in 50g
     #[arg(long, value_name = "SIZE", value_parser = fractal::model::parse_bytes)]
     disk: Option<u64>,
+    /// Bytes of a file or archive that may be sent or fetched whole, as in 500m
+    #[arg(long, value_name = "SIZE", value_parser = fractal::model::parse_bytes, default_value = "1g")]
+    body: u64,
     /// How long running work may go on after the server was told to stop
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     drain: u64,
@@ -92,8 +102,9 @@ impl Serve {
         // A broken file is told of now, not with the first request.
         let caller = session.caller()?;
         let settings = self.settings(session, socket, caller.environment);
+        let scheme = if settings.tls.is_some() { "https" } else { "http" };
         fractal_server::serve(engine, settings, |addresses| {
-            tell(session, shown.as_deref(), addresses);
+            tell(session, shown.as_deref(), scheme, addresses);
         })?;
         Ok(0)
     }
@@ -112,6 +123,7 @@ impl Serve {
             waiting: self.waiting,
             sandboxes: self.sandboxes,
             disk_bytes: self.disk,
+            body_bytes: self.body,
             ..usual
         };
         fractal_server::Settings {
@@ -120,6 +132,10 @@ impl Serve {
             user_file: crate::session::user_file(),
             socket,
             listen: self.listen,
+            tls: self
+                .tls_cert
+                .zip(self.tls_key)
+                .map(|(certificate, key)| fractal_server::TlsFiles { certificate, key }),
             hosts: self.host.iter().map(|name| name.to_ascii_lowercase()).collect(),
             origins: self.origin.into_iter().collect(),
             budget,
@@ -132,8 +148,14 @@ impl Serve {
 
 /// Says where the server is, once it is there.
 #[cfg(feature = "server")]
-fn tell(session: &Session, socket: Option<&std::path::Path>, addresses: &[SocketAddr]) {
-    let urls: Vec<String> = addresses.iter().map(|address| format!("http://{address}")).collect();
+fn tell(
+    session: &Session,
+    socket: Option<&std::path::Path>,
+    scheme: &str,
+    addresses: &[SocketAddr],
+) {
+    let url = |address: &SocketAddr| format!("{scheme}://{address}");
+    let urls: Vec<String> = addresses.iter().map(url).collect();
     if session.json {
         let ready = serde_json::json!({ "socket": socket, "listen": urls });
         // Whoever started us and does not listen will find out otherwise.

@@ -8,7 +8,6 @@
 //! This module knows neither MCP nor HTTP; they offer what is registered here.
 
 mod call;
-mod files;
 mod function;
 mod manifest;
 mod many;

@@ -10,11 +10,12 @@ use crate::apply::Bytes;
 use crate::base::{self, Held};
 use crate::{Caller, Engine, record};
 use fractal_jail::layer::Attributes;
-use fractal_model::{ArchiveReply, Change, EntryKind, Error, Mount, Policy, Result};
+use fractal_model::{ArchiveReply, Change, Code, EntryKind, Error, Mount, Policy, Result};
+use fractal_store::SandboxRow;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 /// Version of the archive's shape. 2 tells what the changes were made on.
@@ -49,32 +50,64 @@ pub fn export(
     if let Some(form) = super::tree::Form::to(to) {
         return super::tree::export(engine, caller, selector, to, form);
     }
-    let row = engine.find(caller, selector)?;
-    let (views, changes) = super::diff::changes(engine, &row, None)?;
     let target = caller.directory.join(to);
     let failed = |error: std::io::Error| {
         Error::internal(format!("cannot write {}: {error}", target.display()))
     };
     let temporary = target.with_extension(format!("incoming-{}", std::process::id()));
+    // Found before anything is made.
+    let row = engine.find(caller, selector)?;
+    let written = File::create(&temporary).map_err(failed).and_then(|mut file| {
+        let reply = pack(engine, &row, &mut file)?;
+        file.sync_all().map_err(failed)?;
+        std::fs::rename(&temporary, &target).map_err(failed)?;
+        Ok(reply)
+    });
+    match written {
+        Ok(reply) => note(engine, caller, &row, reply),
+        Err(error) => {
+            let _ = std::fs::remove_file(&temporary);
+            Err(error)
+        }
+    }
+}
+
+/// The same for a door, into what it writes to.
+#[cfg(feature = "tools")]
+pub fn export_into(
+    engine: &Engine,
+    caller: &Caller,
+    selector: &str,
+    out: &mut dyn Write,
+) -> Result<ArchiveReply> {
+    let row = engine.find(caller, Some(selector))?;
+    let reply = pack(engine, &row, out)?;
+    note(engine, caller, &row, reply)
+}
+
+fn pack(engine: &Engine, row: &SandboxRow, out: &mut dyn Write) -> Result<ArchiveReply> {
+    let (views, changes) = super::diff::changes(engine, row, None)?;
     let manifest = Manifest {
         format: FORMAT,
         name: row.name.clone(),
         template: row.template.clone(),
         policy: row.policy.clone(),
         mounts: row.mounts.clone(),
-        base: base::held(engine, &row, &views, &changes)?,
+        base: base::held(engine, row, &views, &changes)?,
         changes,
     };
     let mut reply = ArchiveReply { sandbox: row.name.clone(), entries: 0, bytes: 0, left_out: 0 };
-    let written = File::create(&temporary)
-        .map_err(failed)
-        .and_then(|file| write(file, &manifest, &views.top(), &mut reply))
-        .and_then(|()| std::fs::rename(&temporary, &target).map_err(failed));
-    if let Err(error) = written {
-        let _ = std::fs::remove_file(&temporary);
-        return Err(error);
-    }
-    let mut body = record(caller, "export", Some(&row));
+    write(out, &manifest, &views.top(), &mut reply)?;
+    Ok(reply)
+}
+
+fn note(
+    engine: &Engine,
+    caller: &Caller,
+    row: &SandboxRow,
+    reply: ArchiveReply,
+) -> Result<ArchiveReply> {
+    let mut body = record(caller, "export", Some(row));
     body.detail =
         json!({ "entries": reply.entries, "bytes": reply.bytes, "left_out": reply.left_out });
     engine.store.transact(|tx| tx.append(body))?;
@@ -82,15 +115,20 @@ pub fn export(
 }
 
 fn write(
-    file: File,
+    out: &mut dyn Write,
     manifest: &Manifest,
     view: &fractal_jail::layer::View,
     reply: &mut ArchiveReply,
 ) -> Result<()> {
     const LEVEL: i32 = 3;
-    let failed =
-        |error: std::io::Error| Error::internal(format!("cannot write the archive: {error}"));
-    let zstd = zstd::Encoder::new(file, LEVEL).map_err(failed)?;
+    let failed = |error: std::io::Error| {
+        let code = match error.kind() {
+            ErrorKind::FileTooLarge | ErrorKind::StorageFull => Code::Limit,
+            _ => Code::Internal,
+        };
+        Error::new(code, format!("cannot write the archive: {error}"))
+    };
+    let zstd = zstd::Encoder::new(out, LEVEL).map_err(failed)?;
     let mut tar = tar::Builder::new(zstd);
     let text =
         serde_json::to_vec_pretty(manifest).map_err(|error| Error::internal(error.to_string()))?;
@@ -138,8 +176,8 @@ fn write(
         }
         reply.entries += 1;
     }
-    let mut file = tar.into_inner().and_then(zstd::Encoder::finish).map_err(failed)?;
-    file.flush().and_then(|()| file.sync_all()).map_err(failed)
+    let out = tar.into_inner().and_then(zstd::Encoder::finish).map_err(failed)?;
+    out.flush().map_err(failed)
 }
 
 /// What programs noted about the next entry, as other archivers write it.

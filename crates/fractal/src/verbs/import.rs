@@ -14,14 +14,20 @@ use fractal_model::{
 };
 use fractal_store::{Reads, SandboxRow, new_id, now_ms};
 use serde_json::json;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::rc::Rc;
 
 const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 const ENTRIES_MAX: u64 = 2_000_000;
 const BYTES_MAX: u64 = 64 << 30;
+/// What stands before an entry's content: names, links, attributes.
+const HEADER_BYTES_MAX: u64 = 4 << 20;
+/// Memory that a hostile frame may ask for, as a power of two; export uses 21.
+const WINDOW_LOG_MAX: u32 = 25;
 
 pub fn import(
     engine: &Engine,
@@ -39,28 +45,65 @@ pub fn import(
         Error::not_found(format!("cannot open {}: {error}", path.display()))
             .hint("make one with `fractal export SANDBOX -o FILE`")
     })?;
+    let source = Source { name: &path.display().to_string(), bounds: Bounds::default() };
+    unpack(engine, caller, file, &source, name)
+}
+
+/// What is read, and how much of it.
+pub struct Source<'a> {
+    /// What it is called in errors.
+    pub name: &'a str,
+    pub bounds: Bounds,
+}
+
+/// How much an archive may hold.
+pub struct Bounds {
+    pub manifest_bytes: u64,
+    pub content_bytes: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds { manifest_bytes: MANIFEST_BYTES_MAX, content_bytes: BYTES_MAX }
+    }
+}
+
+/// Makes a sandbox of an archive.
+pub fn unpack(
+    engine: &Engine,
+    caller: &Caller,
+    file: File,
+    source: &Source<'_>,
+    name: Option<&str>,
+) -> Result<SandboxInfo> {
     let bad = |error: std::io::Error| {
-        Error::invalid(format!("{} is no archive of fractal's: {error}", path.display()))
+        Error::invalid(format!("{} is no archive of fractal's: {error}", source.name))
     };
-    let mut archive = tar::Archive::new(zstd::Decoder::new(file).map_err(bad)?);
+    let ration = Ration::default();
+    let mut decoder = zstd::Decoder::new(file).map_err(bad)?;
+    decoder.window_log_max(WINDOW_LOG_MAX).map_err(bad)?;
+    let mut archive = tar::Archive::new(Rationed { inner: decoder, ration: ration.clone() });
     let mut entries = archive.entries().map_err(bad)?;
+    ration.set(HEADER_BYTES_MAX);
     let first = entries.next().transpose().map_err(bad)?;
-    let manifest = read_manifest(first, &path)?;
+    ration.set(source.bounds.manifest_bytes);
+    let manifest = read_manifest(first, source)?;
     let row = named_row(engine, caller, name, Some(&manifest.name), &manifest.policy)?;
     engine.store.new_layer_dir(row.top)?;
-    let filled = fill(engine, &row, &manifest, entries, &path).and_then(|()| {
-        base::note_imported(engine, &row, &manifest.changes, &manifest.base)?;
-        let mut body = record(caller, "import", Some(&row));
-        body.detail = json!({ "changes": manifest.changes.len() });
-        engine.store.dirty_layer(row.top, "import")?;
-        engine.store.sync_layer(row.top)?;
-        engine.store.transact(|tx| {
-            insert_layer(tx, row.top, None)?;
-            tx.insert_sandbox(&row)?;
-            tx.append(body)
-        })?;
-        Ok(())
-    });
+    let filled =
+        fill(engine, &row, &manifest, Rationing { entries, ration }, source).and_then(|()| {
+            base::note_imported(engine, &row, &manifest.changes, &manifest.base)?;
+            let mut body = record(caller, "import", Some(&row));
+            body.detail = json!({ "changes": manifest.changes.len() });
+            engine.store.dirty_layer(row.top, "import")?;
+            engine.store.sync_layer(row.top)?;
+            engine.store.transact(|tx| {
+                insert_layer(tx, row.top, None)?;
+                tx.insert_sandbox(&row)?;
+                tx.append(body)
+            })?;
+            Ok(())
+        });
     if let Err(error) = filled {
         let _ = engine.store.discard_layer(row.top);
         let _ = engine.store.discard_base(row.id);
@@ -69,16 +112,19 @@ pub fn import(
     super::list::info(engine, caller, &row)
 }
 
-fn read_manifest<R: Read>(entry: Option<tar::Entry<'_, R>>, path: &Path) -> Result<Manifest> {
+fn read_manifest<R: Read>(
+    entry: Option<tar::Entry<'_, R>>,
+    source: &Source<'_>,
+) -> Result<Manifest> {
     let bad =
-        |why: &str| Error::invalid(format!("{} is no archive of fractal's: {why}", path.display()));
+        |why: &str| Error::invalid(format!("{} is no archive of fractal's: {why}", source.name));
     let entry = entry.ok_or_else(|| bad("it is empty"))?;
     if entry.path().map_or(true, |name| name.as_os_str() != MANIFEST) {
         return Err(bad("it does not begin with a manifest"));
     }
     let mut text = Vec::new();
     entry
-        .take(MANIFEST_BYTES_MAX)
+        .take(source.bounds.manifest_bytes)
         .read_to_end(&mut text)
         .map_err(|error| bad(&error.to_string()))?;
     let manifest: Manifest =
@@ -86,7 +132,7 @@ fn read_manifest<R: Read>(entry: Option<tar::Entry<'_, R>>, path: &Path) -> Resu
     if manifest.format > FORMAT {
         return Err(Error::new(
             Code::Unsupported,
-            format!("{} was made by a newer fractal", path.display()),
+            format!("{} was made by a newer fractal", source.name),
         )
         .hint("upgrade fractal"));
     }
@@ -144,10 +190,10 @@ fn fill<R: Read>(
     engine: &Engine,
     row: &SandboxRow,
     manifest: &Manifest,
-    entries: tar::Entries<'_, R>,
-    path: &Path,
+    mut archive: Rationing<'_, R>,
+    source: &Source<'_>,
 ) -> Result<()> {
-    let bad = |why: String| Error::invalid(format!("{}: {why}", path.display()));
+    let bad = |why: String| Error::invalid(format!("{}: {why}", source.name));
     let below = engine.host_view(row, Vec::new())?;
     let writer =
         Writer::open(&engine.store.layer_tree(row.top), &below, engine.tier()? >= Tier::Masked)?;
@@ -163,14 +209,14 @@ fn fill<R: Read>(
     }
     let (mut count, mut bytes) = (0u64, 0u64);
     let mut directories = BTreeMap::new();
-    for entry in entries {
+    while let Some(entry) = archive.next() {
         let mut entry = entry.map_err(|error| bad(error.to_string()))?;
         count += 1;
         bytes = bytes.saturating_add(entry.size());
-        if count > ENTRIES_MAX || bytes > BYTES_MAX {
+        if count > ENTRIES_MAX || bytes > source.bounds.content_bytes {
             return Err(Error::new(
                 Code::Limit,
-                format!("{} is larger than can be imported", path.display()),
+                format!("{} is larger than can be imported", source.name),
             ));
         }
         put(&writer, &mut entry, &mut directories).map_err(|error| bad(error.message))?;
@@ -180,6 +226,47 @@ fn fill<R: Read>(
         writer.dress(path, directory.mode, directory.owner, &directory.noted)?;
     }
     Ok(())
+}
+
+/// How many bytes may be read before somebody says how many more.
+type Ration = Rc<Cell<u64>>;
+
+/// A reader that stops when its ration is used up. The archive's reader takes
+/// long names into memory whole, and a few bytes unpack to gigabytes of them.
+struct Rationed<R> {
+    inner: R,
+    ration: Ration,
+}
+
+impl<R: Read> Read for Rationed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let left = self.ration.get();
+        if left == 0 && !buffer.is_empty() {
+            return Err(std::io::Error::other("an entry is longer than it says, or its name is"));
+        }
+        let room = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let count = self.inner.read(&mut buffer[..room])?;
+        self.ration.set(left - count as u64);
+        Ok(count)
+    }
+}
+
+/// Entries, each with a ration for what stands before it and for its content.
+struct Rationing<'a, R: Read> {
+    entries: tar::Entries<'a, R>,
+    ration: Ration,
+}
+
+impl<'a, R: Read> Rationing<'a, R> {
+    fn next(&mut self) -> Option<std::io::Result<tar::Entry<'a, R>>> {
+        // What is left of the entry before is read over.
+        self.ration.set(self.ration.get().saturating_add(HEADER_BYTES_MAX));
+        let entry = self.entries.next()?;
+        if let Ok(entry) = &entry {
+            self.ration.set(entry.size().saturating_add(HEADER_BYTES_MAX));
+        }
+        Some(entry)
+    }
 }
 
 /// A directory whose attributes are set when all is in place.
@@ -238,4 +325,39 @@ fn put<R: Read>(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many entries are read before something is refused.
+    fn read(names: &[usize]) -> (usize, bool) {
+        let mut tar = tar::Builder::new(Vec::new());
+        for length in names {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(3);
+            tar.append_data(&mut header, "x".repeat(*length), &b"abc"[..]).expect("in memory");
+        }
+        let bytes = tar.into_inner().expect("in memory");
+        let ration = Ration::default();
+        let mut archive =
+            tar::Archive::new(Rationed { inner: bytes.as_slice(), ration: ration.clone() });
+        let entries = archive.entries().expect("it reads");
+        let mut rationing = Rationing { entries, ration };
+        let mut count = 0;
+        while let Some(entry) = rationing.next() {
+            if entry.is_err() {
+                return (count, true);
+            }
+            count += 1;
+        }
+        (count, false)
+    }
+
+    #[test]
+    fn a_name_that_fills_the_memory_is_refused_before_it_is_read() {
+        assert_eq!(read(&[5, 4000, 5]), (3, false));
+        assert_eq!(read(&[5, 64 << 20, 5]), (1, true));
+    }
 }

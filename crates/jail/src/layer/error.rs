@@ -114,6 +114,10 @@ fn io_code(source: &std::io::Error) -> Code {
         ErrorKind::AlreadyExists => Code::Exists,
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Code::Denied,
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => Code::Limit,
+        // A name that is too long, or goes on behind a file.
+        ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::InvalidFilename => {
+            Code::Invalid
+        }
         _ => Code::Internal,
     }
 }

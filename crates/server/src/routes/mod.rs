@@ -5,12 +5,16 @@ mod about;
 mod attempts;
 mod audit;
 mod events;
+mod files;
 mod keys;
 mod promotions;
 mod runs;
 mod sandboxes;
+mod terminals;
 mod tools;
 mod volumes;
+
+pub use files::IMPORT;
 
 use crate::api::Api;
 use crate::asker::Asker;
@@ -34,7 +38,9 @@ pub fn open() -> Api {
 pub fn known() -> Api {
     let api = about::known(Api::default());
     let api = sandboxes::routes(api);
+    let api = files::routes(api);
     let api = runs::routes(api);
+    let api = terminals::routes(api);
     let api = attempts::routes(api);
     let api = promotions::routes(api);
     let api = volumes::routes(api);
@@ -89,6 +95,7 @@ fn word(method: &Method) -> &'static str {
         Method::GET => "get",
         Method::HEAD => "head",
         Method::POST => "post",
+        Method::PUT => "put",
         Method::DELETE => "delete",
         _ => "other",
     }

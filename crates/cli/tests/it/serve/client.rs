@@ -20,6 +20,8 @@ pub struct Response {
     pub status: u16,
     pub headers: String,
     pub body: String,
+    /// The same where it is no text.
+    pub bytes: Vec<u8>,
 }
 
 impl Response {
@@ -86,6 +88,21 @@ impl Server {
         self.by_port(method, path, &[&header], body)
     }
 
+    /// Content instead of JSON, with a key, or as the owner without one.
+    pub fn content(&self, key: Option<&str>, method: &str, path: &str, body: &[u8]) -> Response {
+        let length = format!("Content-Length: {}", body.len());
+        let bearer = format!("Authorization: Bearer {}", key.unwrap_or_default());
+        let headers = [length.as_str(), bearer.as_str()];
+        let headers = if key.is_some() { &headers[..] } else { &headers[..1] };
+        let host = format!("127.0.0.1:{}", self.port);
+        let mut bytes = request(method, path, &host, headers, "");
+        bytes.extend_from_slice(body);
+        match key {
+            Some(_) => self.raw(&bytes),
+            None => exchange(UnixStream::connect(&self.socket).expect("it is there"), &bytes),
+        }
+    }
+
     /// By the port, with these headers.
     pub fn by_port(&self, method: &str, path: &str, headers: &[&str], body: &str) -> Response {
         let host = format!("127.0.0.1:{}", self.port);
@@ -130,7 +147,7 @@ impl Drop for Server {
     }
 }
 
-fn request(method: &str, path: &str, host: &str, headers: &[&str], body: &str) -> Vec<u8> {
+pub fn request(method: &str, path: &str, host: &str, headers: &[&str], body: &str) -> Vec<u8> {
     let mut text = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
     for header in headers {
         text += &format!("{header}\r\n");
@@ -143,7 +160,7 @@ fn request(method: &str, path: &str, host: &str, headers: &[&str], body: &str) -
     text.into_bytes()
 }
 
-fn exchange(mut stream: impl Read + Write, request: &[u8]) -> Response {
+pub fn exchange(mut stream: impl Read + Write, request: &[u8]) -> Response {
     // A server that refuses early may close before it has read everything.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
@@ -153,7 +170,8 @@ fn exchange(mut stream: impl Read + Write, request: &[u8]) -> Response {
     let status = headers.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
     let chunked = headers.to_ascii_lowercase().contains("transfer-encoding: chunked");
     let body = if chunked { unchunk(body) } else { body.to_owned() };
-    Response { status, headers: headers.to_owned(), body }
+    let start = answer.windows(4).position(|part| part == b"\r\n\r\n").map_or(0, |at| at + 4);
+    Response { status, headers: headers.to_owned(), body, bytes: answer[start..].to_vec() }
 }
 
 fn unchunk(mut text: &str) -> String {

@@ -1,9 +1,9 @@
 //! `edit`: an exact text of a file, replaced.
 
 use super::{fields, input, object, said, sandbox, verb};
+use crate::files::{Edit, FILE_BYTES_MAX, writing};
 use crate::tools::Tool;
 use crate::tools::call::{Said, Work};
-use crate::tools::files::{FILE_BYTES_MAX, NewFile, writing};
 use fractal_model::{Code, Error, Result};
 use serde::Deserialize;
 use serde_json::json;
@@ -49,7 +49,7 @@ pub fn tool() -> Tool {
 fn act(work: &Work<'_>) -> Result<Said> {
     let asked: Input = input(work)?;
     let row = sandbox(work)?;
-    let value = writing(work, row, |files| {
+    let value = writing(work.engine, work.caller, row, |files| {
         let (path, entry) = files.existing(&asked.path)?;
         let text = files.text(&path, &entry)?;
         let (edited, count) = replaced(&text, &asked)
@@ -60,7 +60,7 @@ fn act(work: &Work<'_>) -> Result<Said> {
             "path": path.to_string(), "replacements": count, "line": line,
             "size_bytes": edited.len(),
         });
-        Ok((NewFile { path, content: edited.into_bytes(), executable: false }, value))
+        Ok((Edit::put(path, edited.into_bytes(), false), value))
     })?;
     said(value, Some(row.name.clone()))
 }

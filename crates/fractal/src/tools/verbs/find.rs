@@ -1,11 +1,11 @@
 //! `find`: files by their names and contents.
 
 use super::{fields, input, object, said, sandbox, verb};
+use crate::files::Files;
 use crate::tools::Tool;
 use crate::tools::call::{Said, Work};
-use crate::tools::files::Files;
 use fractal_jail::layer::{Bounds, Step};
-use fractal_model::{EntryKind, Error, Result, SandboxPath};
+use fractal_model::{EntryKind, Error, Result, SandboxPath, Verb};
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ struct Search {
 fn act(work: &Work<'_>) -> Result<Said> {
     let asked: Input = input(work)?;
     let row = sandbox(work)?;
-    let files = Files::open(work, row)?;
+    let files = Files::open(work.engine, work.caller, Verb::Copy, row)?;
     let (start, entry) = files.existing(asked.path.as_deref().unwrap_or("."))?;
     if entry.kind != EntryKind::Directory {
         return Err(

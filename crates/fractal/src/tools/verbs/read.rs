@@ -1,10 +1,10 @@
 //! `read`: a file or a directory of a sandbox.
 
 use super::{fields, input, object, said, sandbox, verb};
+use crate::files::Files;
 use crate::tools::Tool;
 use crate::tools::call::{Said, Work};
-use crate::tools::files::Files;
-use fractal_model::{EntryKind, Result, SandboxPath};
+use fractal_model::{EntryKind, Result, SandboxPath, Verb};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -69,7 +69,7 @@ pub fn tool() -> Tool {
 fn act(work: &Work<'_>) -> Result<Said> {
     let asked: Input = input(work)?;
     let row = sandbox(work)?;
-    let files = Files::open(work, row)?;
+    let files = Files::open(work.engine, work.caller, Verb::Copy, row)?;
     let (path, entry) = files.existing(&asked.path)?;
     let value = match entry.kind {
         EntryKind::Directory => list(&files, &path)?,

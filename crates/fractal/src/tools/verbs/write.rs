@@ -1,9 +1,9 @@
 //! `write`: a whole file of a sandbox.
 
 use super::{fields, input, object, said, sandbox, verb};
+use crate::files::{Edit, writing};
 use crate::tools::Tool;
 use crate::tools::call::{Said, Work};
-use crate::tools::files::{NewFile, writing};
 use fractal_model::{EntryKind, Error, Result};
 use serde::Deserialize;
 use serde_json::json;
@@ -49,7 +49,7 @@ pub fn tool() -> Tool {
 fn act(work: &Work<'_>) -> Result<Said> {
     let asked: Input = input(work)?;
     let row = sandbox(work)?;
-    let value = writing(work, row, |files| {
+    let value = writing(work.engine, work.caller, row, |files| {
         let (path, there) = files.find(&asked.path)?;
         if there.as_ref().is_some_and(|entry| entry.kind != EntryKind::File) {
             return Err(Error::invalid(format!("{path} is there and no regular file")));
@@ -57,8 +57,7 @@ fn act(work: &Work<'_>) -> Result<Said> {
         let value = json!({
             "path": path.to_string(), "size_bytes": asked.content.len(), "created": there.is_none(),
         });
-        let content = asked.content.into_bytes();
-        Ok((NewFile { path, content, executable: asked.executable }, value))
+        Ok((Edit::put(path, asked.content.into_bytes(), asked.executable), value))
     })?;
     said(value, Some(row.name.clone()))
 }

@@ -17,6 +17,7 @@ use crate::view::Views;
 use crate::{Caller, Engine, base, stale, template};
 use claim::{abandon, claim};
 use fractal_jail::layer::{Bounds, Changes, Layer};
+use fractal_jail::terminal::FarEnd;
 use fractal_jail::{Input, Output, Report, Streams};
 use fractal_model::{Change, Error, Id, Mount, Result, Run, RunReply, SandboxPath, World};
 use place::{Place, decide};
@@ -155,6 +156,18 @@ impl RunIo {
             stdout: Output::Descriptor(stdout),
             stderr: Output::Capture(0),
             interactive: true,
+        };
+        RunIo { streams, terminal: true, job: Job::Command, begun: None }
+    }
+
+    /// A terminal made inside, for somebody far away. Signals of this process
+    /// are its own, as a server needs it.
+    pub fn far_terminal(far: FarEnd, stdout: OwnedFd) -> RunIo {
+        let streams = Streams {
+            stdin: Input::Far(far),
+            stdout: Output::Descriptor(stdout),
+            stderr: Output::Capture(0),
+            interactive: false,
         };
         RunIo { streams, terminal: true, job: Job::Command, begun: None }
     }

@@ -73,7 +73,7 @@ impl Streams {
     /// terminal is not asked.
     pub(super) fn input(&mut self) -> Result<Vec<u8>> {
         let descriptor = match std::mem::replace(&mut self.stdin, Input::Null) {
-            Input::Null => return Ok(Vec::new()),
+            Input::Null | Input::Far(_) => return Ok(Vec::new()),
             Input::Bytes(bytes) => return Ok(bytes),
             Input::Descriptor(descriptor) => descriptor,
         };

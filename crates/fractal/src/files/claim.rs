@@ -5,12 +5,12 @@
 //! which it is seen that there is no other; runs wait for it, or are told.
 
 use super::Files;
-use crate::tools::call::Work;
-use crate::{base, living, record};
+use crate::{Caller, Engine, base, living, record};
 use fractal_jail::layer::{Bounds, Layer, Writer, disk_usage};
-use fractal_model::{Code, Error, Id, Result, SandboxPath, Tier, format_bytes};
+use fractal_model::{Code, Error, Id, Result, SandboxPath, Tier, Verb, format_bytes};
 use fractal_store::{LayerHold, Reads, RunRow, SandboxRow, new_id, now_ms, process_start};
 use serde_json::json;
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 /// How long to wait for others: a write of theirs takes milliseconds.
@@ -18,18 +18,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 const NAP: Duration = Duration::from_millis(3);
 
-/// Has `decide` look at the sandbox and say what a file is to hold, and writes
-/// that, with nobody else writing in between.
-pub fn writing<T>(
-    work: &Work<'_>,
+/// Has `decide` look at the sandbox and say what is to change, and does that,
+/// with nobody else writing in between.
+pub fn writing<'c, T>(
+    engine: &Engine,
+    caller: &Caller,
     row: &SandboxRow,
-    decide: impl FnOnce(&Files<'_>) -> Result<(NewFile, T)>,
+    decide: impl FnOnce(&Files<'_>) -> Result<(Edit<'c>, T)>,
 ) -> Result<T> {
-    let engine = work.engine;
     let run = new_id();
-    let (row, _hold) = claim(work, row, run)?;
-    let done = write(work, &row, run, decide);
-    let mut body = record(work.caller, "copy", Some(&row));
+    let (row, _hold) = claim(engine, row, run)?;
+    let done = write(engine, caller, &row, run, decide);
+    let mut body = record(caller, "copy", Some(&row));
     body.detail = json!({ "way": "in" });
     engine.store.transact(|tx| {
         tx.delete_run(run)?;
@@ -42,30 +42,55 @@ pub fn writing<T>(
     done
 }
 
+/// What is to change.
+pub enum Edit<'c> {
+    Put(NewFile<'c>),
+    /// Of a directory, all that is below it too.
+    Delete(SandboxPath),
+}
+
 /// A file as it is to be.
-pub struct NewFile {
+pub struct NewFile<'c> {
     pub path: SandboxPath,
-    pub content: Vec<u8>,
+    pub content: Box<dyn Read + 'c>,
+    pub size_bytes: u64,
     pub executable: bool,
 }
 
-fn write<T>(
-    work: &Work<'_>,
+impl Edit<'_> {
+    /// A file that holds these bytes.
+    pub fn put(path: SandboxPath, content: Vec<u8>, executable: bool) -> Edit<'static> {
+        let size_bytes = content.len() as u64;
+        let content = Box::new(std::io::Cursor::new(content));
+        Edit::Put(NewFile { path, content, size_bytes, executable })
+    }
+}
+
+fn write<'c, T>(
+    engine: &Engine,
+    caller: &Caller,
     row: &SandboxRow,
     run: Id,
-    decide: impl FnOnce(&Files<'_>) -> Result<(NewFile, T)>,
+    decide: impl FnOnce(&Files<'_>) -> Result<(Edit<'c>, T)>,
 ) -> Result<T> {
-    let engine = work.engine;
-    let files = Files::open(work, row)?;
-    let (file, said) = decide(&files)?;
-    files.refuse_write(&file.path)?;
-    refuse_full(work, row, file.content.len() as u64)?;
+    let files = Files::open(engine, caller, Verb::Copy, row)?;
+    let (edit, said) = decide(&files)?;
+    match &edit {
+        Edit::Put(file) => {
+            files.refuse_write(&file.path)?;
+            refuse_full(engine, caller, row, file.size_bytes)?;
+        }
+        Edit::Delete(path) => files.refuse_delete(path)?,
+    }
     let below = engine.store.layer(row.top)?.and_then(|top| top.below);
     let below = engine.views(row, below)?.common;
     engine.store.dirty_layer(row.top, &crate::verbs::run::claim::label(run))?;
     let tree = engine.store.layer_tree(row.top);
     let writer = Writer::open(&tree, &below, engine.tier()? >= Tier::Masked)?;
-    put(&writer, &files, &file)?;
+    match edit {
+        Edit::Put(file) => put(&writer, &files, file)?,
+        Edit::Delete(path) => writer.delete(&path)?,
+    }
     let changes = engine.views(row, row.base)?.changes(&Bounds::default())?;
     // Without notes a promotion is more careful, no more.
     let _ = base::note(engine, row, run, &changes);
@@ -74,7 +99,7 @@ fn write<T>(
 
 /// Mode, owner and what programs noted stay those of the file that was there;
 /// a new one is its directory's.
-fn put(writer: &Writer<'_>, files: &Files<'_>, file: &NewFile) -> Result<()> {
+fn put(writer: &Writer<'_>, files: &Files<'_>, mut file: NewFile<'_>) -> Result<()> {
     let path = &file.path;
     let there = files.view.lookup(path)?;
     let mode = there.as_ref().map_or(0o644, |entry| entry.mode);
@@ -96,7 +121,7 @@ fn put(writer: &Writer<'_>, files: &Files<'_>, file: &NewFile) -> Result<()> {
         writer.directory(directory, 0o755, owner)?;
     }
     let noted = files.view.attributes(path)?;
-    writer.file(path, mode, owner, &noted, &mut file.content.as_slice())?;
+    writer.file(path, mode, owner, &noted, &mut *file.content)?;
     Ok(())
 }
 
@@ -112,10 +137,10 @@ fn owner_above(files: &Files<'_>, path: &SandboxPath) -> Result<(u32, u32)> {
 }
 
 /// Programs are stopped at the disk limit; so is who writes in their place.
-fn refuse_full(work: &Work<'_>, row: &SandboxRow, more: u64) -> Result<()> {
-    let policy = work.caller.policy.meet(&row.policy);
+fn refuse_full(engine: &Engine, caller: &Caller, row: &SandboxRow, more: u64) -> Result<()> {
+    let policy = caller.policy.meet(&row.policy);
     let Some(most) = policy.limits.disk_bytes else { return Ok(()) };
-    let top = Layer::open(&work.engine.store.layer_tree(row.top))?;
+    let top = Layer::open(&engine.store.layer_tree(row.top))?;
     let used = disk_usage(&top, &Bounds::default())?;
     if !used.truncated && used.bytes.saturating_add(more) <= most {
         return Ok(());
@@ -126,11 +151,11 @@ fn refuse_full(work: &Work<'_>, row: &SandboxRow, more: u64) -> Result<()> {
 }
 
 /// Says that we write, once nobody else does.
-fn claim(work: &Work<'_>, row: &SandboxRow, run: Id) -> Result<(SandboxRow, LayerHold)> {
-    let store = &work.engine.store;
+fn claim(engine: &Engine, row: &SandboxRow, run: Id) -> Result<(SandboxRow, LayerHold)> {
+    let store = &engine.store;
     let start = Instant::now();
     loop {
-        let now = work.engine.find_again(row)?;
+        let now = engine.find_again(row)?;
         // Whoever copies the layer holds it alone, and we must not write then.
         if let Some(hold) = store.hold_layer(now.top, false)? {
             let living = living_row(&now, run);
@@ -153,7 +178,7 @@ fn claim(work: &Work<'_>, row: &SandboxRow, run: Id) -> Result<(SandboxRow, Laye
         }
         std::thread::sleep(NAP);
         // Rows of processes that died are settled on the way.
-        work.engine.is_running(row.id)?;
+        engine.is_running(row.id)?;
     }
 }
 

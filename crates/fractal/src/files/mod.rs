@@ -5,18 +5,21 @@
 //! sandbox's directory or in one of its layers. Nothing else of the host is
 //! reachable, whatever links say. Hidden paths do not exist here.
 
+mod bodies;
 mod claim;
-pub mod resolve;
+mod resolve;
 
-pub use claim::{NewFile, writing};
+pub use bodies::OpenFile;
+pub use claim::{Edit, writing};
 
-use super::call::Work;
 use crate::view::path_of;
+use crate::{Caller, Engine};
 use fractal_jail::layer::{Entry, Source, View};
 use fractal_model::{Code, EntryKind, Error, MountSource, Result, SandboxPath, Verb, format_bytes};
 use fractal_store::SandboxRow;
 use std::collections::BTreeSet;
 use std::io::Read;
+use std::path::Path;
 
 /// Bytes of a file that is read whole.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -31,24 +34,43 @@ pub struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    /// Looks at a sandbox; needs the right to copy out of it.
-    pub fn open(work: &Work<'_>, row: &'a SandboxRow) -> Result<Files<'a>> {
-        work.engine.authorize(work.caller, Verb::Copy)?;
+    /// Looks at a sandbox, for a caller who must have the right to.
+    pub fn open(
+        engine: &Engine,
+        caller: &Caller,
+        verb: Verb,
+        row: &'a SandboxRow,
+    ) -> Result<Files<'a>> {
+        engine.authorize(caller, verb)?;
         let parsed = |paths: &BTreeSet<String>| -> Result<Vec<SandboxPath>> {
             paths.iter().map(SandboxPath::parse).collect()
         };
-        let policy = work.caller.policy.meet(&row.policy);
+        let policy = caller.policy.meet(&row.policy);
         let hidden = parsed(&policy.hidden)?;
-        let mut view = work.engine.views(row, row.base)?.top();
+        let mut view = engine.views(row, row.base)?.top();
         view.host_hidden.extend(hidden.iter().cloned());
         let (project, fixed) = (path_of(&row.directory)?, parsed(&policy.read_only)?);
         Ok(Files { view, row, project, hidden, fixed })
     }
 
     /// Where a typed path leads, and what stands there.
-    pub fn find(&self, typed: &str) -> Result<(SandboxPath, Option<Entry>)> {
+    pub fn find(&self, typed: impl AsRef<Path>) -> Result<(SandboxPath, Option<Entry>)> {
         let whole = self.row.directory.join(typed);
         let path = resolve::resolve(&self.view, whole.as_os_str().as_encoded_bytes())?;
+        self.shown(path)
+    }
+
+    /// The same without following a link that is the path's last name.
+    pub fn find_itself(&self, typed: &Path) -> Result<(SandboxPath, Option<Entry>)> {
+        let whole = self.row.directory.join(typed);
+        let (Some(above), Some(name)) = (whole.parent(), whole.file_name()) else {
+            return self.find(typed);
+        };
+        let above = resolve::resolve(&self.view, above.as_os_str().as_encoded_bytes())?;
+        self.shown(above.join(name.as_encoded_bytes())?)
+    }
+
+    fn shown(&self, path: SandboxPath) -> Result<(SandboxPath, Option<Entry>)> {
         if let Some(mount) = self.mount_over(&path) {
             let why = format!("{path} lies in what is mounted at {mount}");
             return Err(Error::new(Code::Unsupported, why).hint("use `run`: programs see mounts"));
@@ -61,8 +83,13 @@ impl<'a> Files<'a> {
     }
 
     /// The same for what must be there.
-    pub fn existing(&self, typed: &str) -> Result<(SandboxPath, Entry)> {
-        match self.find(typed)? {
+    pub fn existing(&self, typed: impl AsRef<Path>) -> Result<(SandboxPath, Entry)> {
+        self.must_be(self.find(typed)?)
+    }
+
+    /// Something that was found, or an error that says it was not.
+    pub fn must_be(&self, found: (SandboxPath, Option<Entry>)) -> Result<(SandboxPath, Entry)> {
+        match found {
             (path, Some(entry)) => Ok((path, entry)),
             (path, None) => Err(Error::not_found(format!("`{}` has no {path}", self.row.name))
                 .hint("`find` with a `glob` lists what there is")),
@@ -115,6 +142,21 @@ impl<'a> Files<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Refuses what may not go: what may not be written, what holds something
+    /// that may not, and the project itself.
+    pub fn refuse_delete(&self, path: &SandboxPath) -> Result<()> {
+        self.refuse_write(path)?;
+        if self.project.is_within(path) {
+            return Err(Error::denied(format!("{path} holds the project and cannot be deleted"))
+                .hint("delete what is in it"));
+        }
+        let mut kept = self.hidden.iter().chain(&self.fixed);
+        match kept.find(|kept| kept.is_within(path)) {
+            None => Ok(()),
+            Some(kept) => Err(Error::denied(format!("{path} holds {kept}, which must stay"))),
+        }
     }
 
     /// Whether something is part of what may be seen at all.
