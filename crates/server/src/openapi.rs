@@ -94,12 +94,12 @@ fn describe(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
         described["x-verb"] = json!(verb);
     }
     if let Some(body) = operation.body {
-        let (kind, schema, required) = match body {
-            Taken::Json(describe) => ("application/json", input(describe), false),
-            Taken::Bytes => (BYTES, bytes(), true),
+        let (kind, schema) = match body {
+            Taken::Json(describe) => ("application/json", input(describe)),
+            Taken::Bytes => (BYTES, bytes()),
         };
         described["requestBody"] =
-            json!({ "required": required, "content": { kind: { "schema": schema } } });
+            json!({ "required": false, "content": { kind: { "schema": schema } } });
     }
     described
 }
