@@ -18,6 +18,7 @@ mod listen;
 mod mcp;
 mod metrics;
 mod openapi;
+mod owner;
 mod reply;
 mod routes;
 mod serve;

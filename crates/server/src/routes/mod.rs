@@ -2,6 +2,7 @@
 //! command line is here under its own name.
 
 mod about;
+mod apply;
 mod attempts;
 mod audit;
 mod events;
@@ -35,6 +36,7 @@ pub fn known() -> Api {
     let api = about::known(Api::default());
     let api = sandboxes::routes(api);
     let api = runs::routes(api);
+    let api = apply::routes(api);
     let api = attempts::routes(api);
     let api = promotions::routes(api);
     let api = volumes::routes(api);
