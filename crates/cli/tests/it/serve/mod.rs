@@ -5,4 +5,5 @@ mod apply;
 mod askers;
 mod client;
 mod faults;
+mod through;
 mod verbs;
