@@ -2,7 +2,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::remote::{Facts, Server};
+use crate::remote::{Facts, Runs, Server};
 use crate::worker::Worker;
 use fractal::model::Name;
 use fractal::{Action, Caller, Code, Config, Engine, Error, Reply};
@@ -122,6 +122,17 @@ impl Session {
 
     /// The server of the state directory, or why there is none for us.
     pub fn server(&self) -> Result<Server, String> {
+        let (home, facts) = self.facts()?;
+        Server::find(&home, facts)
+    }
+
+    /// The same, for a run with our own input and output.
+    pub fn runs(&self) -> Result<Runs, String> {
+        let (home, facts) = self.facts()?;
+        Runs::find(&home, facts)
+    }
+
+    fn facts(&self) -> Result<(PathBuf, Facts), String> {
         if !self.asks_server {
             return Err("it is switched off (--no-server or FRACTAL_SERVER=off)".to_owned());
         }
@@ -129,7 +140,7 @@ impl Session {
         let variables = std::env::vars_os();
         let facts = Facts::new(&self.directory, &self.who, variables, user_file().as_deref());
         let facts = facts.ok_or("directory or environment cannot be told in headers")?;
-        Server::find(&home, facts)
+        Ok((home, facts))
     }
 
     /// An absolute path for a path of the caller.

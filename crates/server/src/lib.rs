@@ -12,6 +12,7 @@ mod api;
 mod asker;
 mod extract;
 mod failure;
+mod handed;
 mod idempotent;
 mod limits;
 mod listen;

@@ -9,8 +9,10 @@
 //! `diff` as text, which is written as it is read; `serve` and `mcp`, which
 //! are servers; `doctor`, which must work when nothing else does.
 
-use fractal::Action;
-use fractal::model::VolumeVerb;
+use crate::verbs::Style;
+use fractal::model::{VolumeVerb, World};
+use fractal::{Action, Run};
+use std::io::{IsTerminal, stderr, stdin, stdout};
 
 /// Why no server is asked for this action.
 pub fn reason(action: &Action) -> Option<&'static str> {
@@ -32,4 +34,17 @@ pub fn reason(action: &Action) -> Option<&'static str> {
         }
         _ => None,
     }
+}
+
+/// Why no server is asked for this run.
+pub fn run_reason(run: &Run, style: Style, is_captured: bool) -> Option<&'static str> {
+    let writes_to_terminal = !is_captured && (stdout().is_terminal() || stderr().is_terminal());
+    let reads_terminal = style.interactive && stdin().is_terminal();
+    if style.tty || writes_to_terminal || reads_terminal {
+        return Some("a terminal belongs to the processes that were started on it");
+    }
+    if run.world == Some(World::Virtual) {
+        return Some("a script in memory runs in the process that asked for it");
+    }
+    None
 }

@@ -87,11 +87,19 @@ impl Serve {
             true => None,
             false => Some(self.socket.clone().unwrap_or(session.home()?.join("server.sock"))),
         };
+        // Command lines look for it in the state directory alone.
+        let is_usual = self.socket.is_none() && !self.no_socket;
+        let run_socket = is_usual.then(|| session.home().map(|home| home.join("run.sock")));
+        let run_socket = run_socket.transpose()?;
         let shown = socket.clone();
         let engine = session.engine()?;
         // A broken file is told of now, not with the first request.
         let caller = session.caller()?;
-        let settings = self.settings(session, socket, caller.environment);
+        let settings = fractal_server::Settings {
+            socket,
+            run_socket,
+            ..self.settings(session, caller.environment)
+        };
         fractal_server::serve(engine, settings, |addresses| {
             tell(session, shown.as_deref(), addresses);
         })?;
@@ -102,7 +110,6 @@ impl Serve {
     fn settings(
         self,
         session: &Session,
-        socket: Option<PathBuf>,
         environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
     ) -> fractal_server::Settings {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -118,7 +125,8 @@ impl Serve {
             directory: session.directory().to_path_buf(),
             environment,
             user_file: crate::session::user_file(),
-            socket,
+            socket: None,
+            run_socket: None,
             listen: self.listen,
             hosts: self.host.iter().map(|name| name.to_ascii_lowercase()).collect(),
             origins: self.origin.into_iter().collect(),

@@ -13,6 +13,8 @@ mod sandboxes;
 mod tools;
 mod volumes;
 
+pub use runs::check as check_run;
+
 use crate::api::Api;
 use crate::asker::Asker;
 use crate::failure::Failure;

@@ -5,5 +5,6 @@ mod apply;
 mod askers;
 mod client;
 mod faults;
+mod handed;
 mod through;
 mod verbs;
