@@ -33,6 +33,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 const CONNECTIONS_MAX: usize = 1024;
+/// Callers whose requests are read at once. Each has a thread for so long, and
+/// who says nothing must not take those that work needs.
+const READING_MAX: usize = 32;
 /// A command line and an environment; the kernel's own bound is near.
 const REQUEST_BYTES_MAX: usize = 4 << 20;
 /// How long a request may take to arrive, and an answer to be taken.
@@ -55,6 +58,7 @@ impl Listener {
     /// Takes connections until told to stop, then lets each have its answer.
     pub async fn accept_all(self, state: Shared, mut stopped: watch::Receiver<bool>) {
         let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let reading = Arc::new(Semaphore::new(READING_MAX));
         let mut connections = JoinSet::new();
         loop {
             let accepted = tokio::select! {
@@ -64,11 +68,11 @@ impl Listener {
             match accepted {
                 Ok((stream, _)) if listen::is_owner(&stream) => {
                     let Ok(permit) = room.clone().try_acquire_owned() else { continue };
-                    let state = state.clone();
+                    let (state, reading) = (state.clone(), reading.clone());
                     connections.spawn(async move {
                         let _permit = permit;
                         if let Ok(stream) = stream.into_std() {
-                            serve_one(&state, stream).await;
+                            serve_one(&state, &reading, stream).await;
                         }
                     });
                 }
@@ -82,12 +86,15 @@ impl Listener {
 }
 
 /// One run, from greeting to answer.
-async fn serve_one(state: &Shared, stream: UnixStream) {
+async fn serve_one(state: &Shared, reading: &Semaphore, stream: UnixStream) {
+    let turn = reading.acquire().await;
     let taken = tokio::task::spawn_blocking(move || {
         let asked = take(&stream);
         (stream, asked)
     });
-    let Ok((stream, Ok(asked))) = taken.await else { return };
+    let taken = taken.await;
+    drop(turn);
+    let Ok((stream, Ok(asked))) = taken else { return };
     let answer = match carry_out(state, &stream, asked).await {
         Ok(reply) => json!({ "reply": reply }),
         // Nothing has begun: who asked does it without us.

@@ -213,6 +213,13 @@ fn nonsense_on_the_socket_for_runs_ends_a_connection_and_not_the_server() {
     }
     assert_eq!(world.ok(&["run", "--rm", "--", "echo", "still"]).out, "still\n");
     assert_eq!(runs(&server), 2);
+    // Callers who say nothing hold nobody up.
+    let mute: Vec<_> =
+        (0..200).map(|_| UnixStream::connect(&socket).expect("it listens")).collect();
+    world.ok(&["list"]);
+    assert_eq!(world.ok(&["run", "--rm", "--", "echo", "still"]).out, "still\n");
+    drop(mute);
+    wait_until(|| !world.fractal(&["run", "-v", "--rm", "--", "true"]).err.contains("without"));
     for bad in [&["run", "--in", "absent", "--", "true"][..], &["run", "--rm", "--", "/absent"]] {
         let with = world.fractal(bad);
         let without = world.fractal(&[&["--no-server"], bad].concat());
