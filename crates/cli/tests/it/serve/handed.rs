@@ -226,3 +226,21 @@ fn nonsense_on_the_socket_for_runs_ends_a_connection_and_not_the_server() {
         assert_eq!((with.status, &with.err), (without.status, &without.err));
     }
 }
+
+#[test]
+fn a_program_inside_reaches_no_socket_of_the_server() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let server = start(&world);
+    let state = world.state().display().to_string();
+    for net in ["none", "host"] {
+        for name in ["run.sock", "server.sock"] {
+            let look = format!("test -e {state}/{name} || test -S {state}/{name}");
+            let answer = world.fractal(&["run", "--rm", "--net", net, "--", "sh", "-c", &look]);
+            assert_eq!(answer.status, 1, "{net} {name}: {}", answer.err);
+        }
+    }
+    assert_eq!(runs(&server), 5);
+}
