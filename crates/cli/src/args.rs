@@ -96,6 +96,10 @@ pub struct Global {
     /// Work as if started in DIR
     #[arg(short = 'C', global = true, value_name = "DIR", help_heading = "Global options")]
     pub directory: Option<PathBuf>,
+    /// Ask no server that runs on the state directory; FRACTAL_SERVER=off does
+    /// the same
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub no_server: bool,
     /// Leave out notes on standard error; errors stay
     #[arg(
         long,

@@ -14,6 +14,7 @@ mod describe;
 mod failure;
 mod inside;
 mod promotion;
+mod remote;
 mod session;
 mod side_by_side;
 mod table;
@@ -21,6 +22,7 @@ mod terminal;
 mod time;
 mod usage;
 mod verbs;
+mod worker;
 
 use args::Cli;
 use failure::Failure;

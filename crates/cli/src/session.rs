@@ -2,6 +2,8 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::remote::{Facts, Runs, Server};
+use crate::worker::Worker;
 use fractal::model::Name;
 use fractal::{Action, Caller, Code, Config, Engine, Error, Reply};
 use serde::Serialize;
@@ -16,6 +18,8 @@ pub struct Session {
     home: Option<PathBuf>,
     directory: PathBuf,
     who: String,
+    /// Whether a server that runs may be asked.
+    asks_server: bool,
 }
 
 impl Session {
@@ -35,7 +39,15 @@ impl Session {
         let who = Name::parse(&global.who)
             .map_err(|error| Error { message: format!("--who: {}", error.message), ..error })?;
         let who = who.to_string();
-        Ok(Session { json: global.json, quiet: global.quiet, home: global.home, directory, who })
+        let is_off = std::env::var_os("FRACTAL_SERVER").is_some_and(|value| value == "off");
+        Ok(Session {
+            json: global.json,
+            quiet: global.quiet,
+            home: global.home,
+            directory,
+            who,
+            asks_server: !global.no_server && !is_off,
+        })
     }
 
     /// Whether notes are left out.
@@ -98,13 +110,37 @@ impl Session {
         }
     }
 
-    /// Carries out one action in a freshly opened state directory.
+    /// Carries out one action.
     pub fn apply(&self, action: Action) -> Result<Reply, Error> {
-        let caller = match action.verb().needs_settings() {
-            true => self.caller()?,
-            false => self.caller_without_settings(),
-        };
-        self.engine()?.apply(&caller, action)
+        self.worker(action.needs_settings()).apply(action)
+    }
+
+    /// Whoever carries out actions for this call.
+    pub fn worker(&self, needs_settings: bool) -> Worker<'_> {
+        Worker::new(self, needs_settings)
+    }
+
+    /// The server of the state directory, or why there is none for us.
+    pub fn server(&self) -> Result<Server, String> {
+        let (home, facts) = self.facts()?;
+        Server::find(&home, facts)
+    }
+
+    /// The same, for a run with our own input and output.
+    pub fn runs(&self) -> Result<Runs, String> {
+        let (home, facts) = self.facts()?;
+        Runs::find(&home, facts)
+    }
+
+    fn facts(&self) -> Result<(PathBuf, Facts), String> {
+        if !self.asks_server {
+            return Err("it is switched off (--no-server or FRACTAL_SERVER=off)".to_owned());
+        }
+        let home = self.home().map_err(|error| error.message)?;
+        let variables = std::env::vars_os();
+        let facts = Facts::new(&self.directory, &self.who, variables, user_file().as_deref());
+        let facts = facts.ok_or("directory or environment cannot be told in headers")?;
+        Ok((home, facts))
     }
 
     /// An absolute path for a path of the caller.

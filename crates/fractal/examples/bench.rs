@@ -135,6 +135,7 @@ impl Bench {
             stdout: Output::Capture(4096),
             stderr: Output::Capture(4096),
             interactive: false,
+            caller: None,
         };
         let start = Instant::now();
         let report = fractal_jail::run(&spec, streams)?;

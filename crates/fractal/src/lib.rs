@@ -47,7 +47,7 @@ pub use fractal_jail::terminal::{FarEnd, Signals};
 pub use fractal_jail::{Input, Output, Streams};
 pub use fractal_model as model;
 pub use fractal_model::{Action, Code, Error, Policy, Reply, Result, Run, RunReply};
-pub use fractal_store::Census;
+pub use fractal_store::{Census, FORMAT_VERSION};
 pub use template::Template;
 pub use verbs::attempt::{Progress, Stop, Watch};
 pub use verbs::diff::{DiffFormat, DiffOutput};

@@ -64,6 +64,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             stdout: Output::Descriptor(std::io::stdout().as_fd().try_clone_to_owned()?),
             stderr: Output::Descriptor(std::io::stderr().as_fd().try_clone_to_owned()?),
             interactive: false,
+            caller: None,
         };
         let start = Instant::now();
         last = Some(fractal_jail::run(&spec, streams)?);

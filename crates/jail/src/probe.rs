@@ -111,6 +111,7 @@ pub fn trial(tier: Tier, state_dir: &Path) -> Result<(), JailError> {
         stdout: Output::Capture(0),
         stderr: Output::Capture(0),
         interactive: false,
+        caller: None,
     };
     crate::run(&spec, streams).map(|_| ())
 }

@@ -202,8 +202,8 @@ fn is_public(address: IpAddr) -> bool {
             let first = v6.segments()[0];
             // Link-local, and what was site-local once.
             let is_near = matches!(first & 0xffc0, 0xfe80 | 0xfec0);
-            !(v6.is_loopback() || v6.is_unspecified() || v6.is_multicast() || is_near)
-                && !METADATA_V6.contains(&v6)
+            let is_inward = v6.is_loopback() || v6.is_unspecified() || v6.is_multicast() || is_near;
+            !(is_inward || METADATA_V6.contains(&v6))
                 && embedded(v6).is_none_or(|v4| is_public(IpAddr::V4(v4)))
         }
     }

@@ -47,6 +47,9 @@ pub struct Streams {
     /// Forward interrupts and window changes, and put the caller's terminal
     /// into raw mode if the run has one. For command lines.
     pub interactive: bool,
+    /// A connection to the caller, where that is another process: each byte
+    /// that comes is a signal for the program, and its end ends the run.
+    pub caller: Option<OwnedFd>,
 }
 
 /// Captured bytes of one stream.
@@ -94,6 +97,7 @@ pub struct Pump {
     /// When a run whose terminal was hung up is ended.
     hung_up: Option<Instant>,
     interactive: bool,
+    caller: Option<OwnedFd>,
     terminal: bool,
     /// The limit that we stopped the run for. The program may end of a closed
     /// pipe before the monitor comes to it.
@@ -114,6 +118,7 @@ impl Pump {
             far: None,
             hung_up: None,
             interactive: false,
+            caller: None,
             terminal: false,
             stopped: None,
         }
@@ -125,6 +130,7 @@ impl Pump {
         pump.chunk = vec![0; CHUNK_BYTES];
         pump.output_bytes_max = spec.limits.output_bytes;
         pump.interactive = streams.interactive;
+        pump.caller = streams.caller;
         pump.disk = DiskWatch::new(spec);
         if spec.terminal {
             pump.terminal = true;
@@ -208,10 +214,11 @@ impl Pump {
                     proxy = Some(crate::proxy::serve(listener, running.allowed.clone()));
                 }
             }
-            if polled.signal
-                && let Some(signals) = &signals
-            {
-                signals.forward(running, screen.as_ref());
+            if polled.signal {
+                match &signals {
+                    Some(signals) => signals.forward(running, screen.as_ref()),
+                    None => self.hear(running),
+                }
             }
             if polled.far {
                 self.listen();
@@ -234,6 +241,24 @@ impl Pump {
         }
         drop(proxy);
         Ok(())
+    }
+
+    fn listened(&self) -> RawFd {
+        self.caller.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    /// Does what the caller in another process says. One that is gone wants
+    /// nothing any more, as if it had been the one who supervises.
+    fn hear(&mut self, running: &Running) {
+        let mut said = [0u8];
+        match fd::read(self.listened(), &mut said) {
+            Ok(1) => running.signal(i32::from(said[0])),
+            Err(libc::EAGAIN | libc::EINTR) => {}
+            _ => {
+                self.caller = None;
+                running.stop(Why::Asked);
+            }
+        }
     }
 
     fn adopt_terminal(&mut self, running: &mut Running, screen: &mut Option<Terminal>) {
@@ -317,7 +342,7 @@ impl Pump {
         let (input, input_events) = self.input_interest();
         let mut fds = vec![
             entry(control, libc::POLLIN),
-            entry(signals.map_or(-1, Signals::descriptor), libc::POLLIN),
+            entry(signals.map_or(self.listened(), Signals::descriptor), libc::POLLIN),
             entry(input, input_events),
             // Before there is a terminal there is nothing to say to it.
             entry(self.far.as_ref().map_or(-1, FarEnd::descriptor), libc::POLLIN),

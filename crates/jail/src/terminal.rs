@@ -3,7 +3,7 @@
 use crate::JailError;
 use crate::run::{Running, own};
 use crate::sys::{fd, process};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// The caller's terminal in raw mode; set back when dropped.
 pub struct Terminal {
@@ -163,6 +163,12 @@ impl Signals {
         }
         // The signal's number is the first field of `signalfd_siginfo`.
         Some(u32::from_ne_bytes([info[0], info[1], info[2], info[3]]) as i32)
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

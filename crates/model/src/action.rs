@@ -210,6 +210,15 @@ impl Action {
             Action::Tools { .. } => Verb::List,
         }
     }
+
+    /// Whether it acts on settings, see [`Verb::needs_settings`]. A broken file
+    /// must not keep a key alive, but no key is made without its role.
+    pub fn needs_settings(&self) -> bool {
+        match self {
+            Action::Key(verb) => matches!(verb, KeyVerb::Create { .. } | KeyVerb::Roles),
+            other => other.verb().needs_settings(),
+        }
+    }
 }
 
 /// What to run, where and within which bounds.

@@ -8,20 +8,18 @@
 use crate::failure::Failure;
 use crate::limits::Gauges;
 use crate::mcp;
+use crate::owner::{self, Owner};
 use crate::state::Shared;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use fractal::model::Key;
-use fractal::{Caller, Error};
+use fractal::{Caller, Config, Error};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-
-/// The directory that somebody on the socket works in.
-const DIRECTORY: &str = "fractal-directory";
 
 /// How a connection came in.
 #[derive(Clone, Copy, Debug)]
@@ -54,13 +52,20 @@ pub struct Doorkeeper {
 #[derive(Clone)]
 pub struct Asker {
     pub key: Option<Key>,
-    directory: PathBuf,
+    /// Where they work and, of the owner, what else they told.
+    owner: Arc<Owner>,
 }
 
 impl Asker {
     /// The owner, or whoever holds a key, in a directory.
     pub fn new(key: Option<Key>, directory: PathBuf) -> Asker {
-        Asker { key, directory }
+        let owner = Owner { directory, who: None, environment: None, user_file: None };
+        Asker { key, owner: Arc::new(owner) }
+    }
+
+    /// The owner, with what they told.
+    pub fn owner(owner: Owner) -> Asker {
+        Asker { key: None, owner: Arc::new(owner) }
     }
 
     /// The name under which work counts against limits and answers are kept.
@@ -68,17 +73,29 @@ impl Asker {
         self.key.as_ref().map_or_else(|| "owner".to_owned(), |key| key.id.to_string())
     }
 
-    /// The caller for the engine, with the settings as they are now.
-    pub fn caller(&self, state: &crate::state::State) -> fractal::Result<Caller> {
-        let config = state.project.config(&self.directory)?;
-        Ok(match &self.key {
+    /// The caller for the engine, with the settings as they are now. What acts
+    /// on no setting goes on without those that do not read.
+    pub fn caller(
+        &self,
+        state: &crate::state::State,
+        needs_settings: bool,
+    ) -> fractal::Result<Caller> {
+        let Owner { directory, who, environment, user_file } = &*self.owner;
+        let user_file = user_file.as_deref().or(state.project.user_file.as_deref());
+        let config = match needs_settings {
+            true => Config::load(directory, user_file)?,
+            false => Config::load_sound(directory, user_file).0,
+        };
+        if let Some(key) = &self.key {
             // Nothing of the environment of whoever started the server.
-            Some(key) => Caller::of_key(key, &self.directory, config),
-            None => Caller {
-                config,
-                environment: state.project.environment.clone(),
-                ..Caller::owner(&self.directory)
-            },
+            return Ok(Caller::of_key(key, directory, config));
+        }
+        let owner = Caller::owner(directory);
+        Ok(Caller {
+            who: who.clone().unwrap_or_else(|| owner.who.clone()),
+            config,
+            environment: environment.as_ref().unwrap_or(&state.project.environment).clone(),
+            ..owner
         })
     }
 }
@@ -105,26 +122,16 @@ async fn admit(state: &Shared, door: Option<Door>, headers: &HeaderMap) -> Resul
     let door = door.ok_or_else(|| Error::internal("a request came through no door"))?;
     let token = token(headers)?;
     match (door, token) {
-        (Door::Socket { is_owner: true }, None) => owner(state, headers),
-        (_, None) => Err(Failure::unknown_asker("there is no key in the request")),
-        (door, Some(token)) => by_key(state, door, token).await,
-    }
-}
-
-/// The owner may work anywhere; a key works in the server's directory.
-fn owner(state: &Shared, headers: &HeaderMap) -> Result<Asker, Failure> {
-    let directory = match headers.get(DIRECTORY) {
-        None => state.project.directory.clone(),
-        Some(value) => {
-            use std::os::unix::ffi::OsStrExt;
-            let path = Path::new(std::ffi::OsStr::from_bytes(value.as_bytes()));
-            if !path.is_absolute() || !path.is_dir() {
-                return Err(Error::not_found(format!("{} is no directory", path.display())).into());
-            }
-            path.to_path_buf()
+        // The owner may work anywhere; a key works in the server's directory.
+        (Door::Socket { is_owner: true }, None) => {
+            Owner::read(headers, &state.project).map(Asker::owner)
         }
-    };
-    Ok(Asker { key: None, directory })
+        (_, None) => Err(Failure::unknown_asker("there is no key in the request")),
+        (door, Some(token)) => {
+            let asker = by_key(state, door, token).await?;
+            owner::refuse(headers).map(|()| asker)
+        }
+    }
 }
 
 async fn by_key(state: &Shared, door: Door, token: String) -> Result<Asker, Failure> {
@@ -139,7 +146,7 @@ async fn by_key(state: &Shared, door: Door, token: String) -> Result<Asker, Fail
     match found {
         Ok(key) => {
             gauges.request(&key)?;
-            Ok(Asker { key: Some(key), directory: state.project.directory.clone() })
+            Ok(Asker::new(Some(key), state.project.directory.clone()))
         }
         Err(error) => {
             state.metrics.count_bad_key();

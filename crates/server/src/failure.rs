@@ -43,6 +43,11 @@ impl Failure {
         Failure { error, status, come_again_s: Some(5) }
     }
 
+    /// Whether nothing was begun because the server is about to end.
+    pub fn is_ending(&self) -> bool {
+        self.status == StatusCode::SERVICE_UNAVAILABLE
+    }
+
     /// The error inside.
     pub fn error(&self) -> &Error {
         &self.error

@@ -36,8 +36,8 @@ pub struct Listeners {
     pub tls: Option<Arc<Tls>>,
 }
 
-/// The socket's path, which is ours while its lock is held.
-struct Claim {
+/// A socket's path, which is ours while its lock is held.
+pub struct Claim {
     path: PathBuf,
     _lock: std::fs::File,
 }
@@ -69,7 +69,7 @@ impl Listeners {
 }
 
 /// One server per socket: a lock decides, and a socket without one is stale.
-fn open_socket(path: &Path) -> Result<(UnixListener, Claim)> {
+pub fn open_socket(path: &Path) -> Result<(UnixListener, Claim)> {
     let cannot = |error: std::io::Error| {
         Error::new(Code::Denied, format!("cannot make the socket {}: {error}", path.display()))
     };
@@ -150,10 +150,15 @@ impl Accept for UnixListener {
     /// The kernel says who is at the other end.
     async fn next(&self) -> std::io::Result<(UnixStream, Door)> {
         let (stream, _) = self.accept().await?;
-        let us = rustix::process::geteuid().as_raw();
-        let is_owner = stream.peer_cred().is_ok_and(|peer| [us, 0].contains(&peer.uid()));
+        let is_owner = is_owner(&stream);
         Ok((stream, Door::Socket { is_owner }))
     }
+}
+
+/// Whether the owner, or root, is at the other end.
+pub fn is_owner(stream: &UnixStream) -> bool {
+    let us = rustix::process::geteuid().as_raw();
+    stream.peer_cred().is_ok_and(|peer| [us, 0].contains(&peer.uid()))
 }
 
 /// Takes connections until told to stop, then lets each finish its answer.
@@ -208,7 +213,7 @@ async fn accept(
 }
 
 /// Out of descriptors, mostly: a pause lets some come free.
-async fn breathe(error: &std::io::Error) {
+pub async fn breathe(error: &std::io::Error) {
     tracing::warn!("cannot take a connection: {error}");
     tokio::time::sleep(Duration::from_millis(50)).await;
 }

@@ -16,6 +16,8 @@ pub struct FailureReply {
 pub struct VersionReply {
     /// The version of fractal.
     pub version: String,
+    /// The format of the state directory that it reads and writes.
+    pub format: u32,
     /// The name under which the asker is known.
     pub who: String,
     /// The strongest fence that this machine can put up.

@@ -2,6 +2,7 @@
 
 use crate::admission::{Admission, Budget};
 use crate::asker::{self, Asker, Authenticate, Doorkeeper};
+use crate::handed;
 use crate::limits::Gauges;
 use crate::listen::{self, Listeners};
 use crate::state::{Project, Shared, State};
@@ -29,6 +30,8 @@ pub struct Settings {
     pub user_file: Option<PathBuf>,
     /// The socket for programs of the same user.
     pub socket: Option<PathBuf>,
+    /// The socket for runs whose callers hand over their descriptors.
+    pub run_socket: Option<PathBuf>,
     /// Ports for everybody who has a key.
     pub listen: Vec<SocketAddr>,
     /// What ports prove themselves with; without, they speak plain HTTP.
@@ -60,6 +63,7 @@ impl Settings {
             environment,
             user_file,
             socket: None,
+            run_socket: None,
             listen: Vec::new(),
             tls: None,
             hosts: BTreeSet::new(),
@@ -100,6 +104,7 @@ async fn serve_on(
 ) -> Result<()> {
     let tls = settings.tls.clone().map(Tls::load).transpose()?;
     let mut listeners = Listeners::open(settings.socket.as_deref(), &settings.listen).await?;
+    let handed = settings.run_socket.as_deref().map(handed::Listener::open).transpose()?;
     let addresses = listeners.addresses();
     warn_of_plain_ports(&addresses, tls.is_some());
     listeners.tls = tls.map(Arc::new);
@@ -109,6 +114,10 @@ async fn serve_on(
     let asked_to_stop = stop_signal()?;
     let router = router(state.clone())?;
     ready(&addresses);
+    let running = handed.map(|handed| {
+        let serving = handed.accept_all(state.clone(), stopped.clone());
+        tokio::spawn(serving)
+    });
     let serving = tokio::spawn(listen::accept_all(listeners, router, stopped));
     asked_to_stop.await;
     tracing::info!(active = state.admission.active(), "stopping");
@@ -116,7 +125,13 @@ async fn serve_on(
     drain_work(&state, drain).await;
     // Connections end after the answer that they are waiting for.
     let _ = stop.send(true);
-    let _ = tokio::time::timeout(Duration::from_secs(5), serving).await;
+    let answered = async {
+        let _ = serving.await;
+        if let Some(running) = running {
+            let _ = running.await;
+        }
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(5), answered).await;
     Ok(())
 }
 

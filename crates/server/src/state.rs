@@ -4,7 +4,7 @@ use crate::admission::Admission;
 use crate::asker::Doorkeeper;
 use crate::idempotent::Answers;
 use crate::metrics::Metrics;
-use fractal::{Config, Engine};
+use fractal::Engine;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,13 +34,6 @@ pub struct Project {
     pub environment: Vec<(OsString, OsString)>,
     /// The user's own settings, read anew with those of the directory.
     pub user_file: Option<PathBuf>,
-}
-
-impl Project {
-    /// The settings that apply now: an edit needs no restart.
-    pub fn config(&self, directory: &std::path::Path) -> fractal::Result<Config> {
-        Config::load(directory, self.user_file.as_deref())
-    }
 }
 
 impl State {

@@ -11,7 +11,11 @@ use std::time::Instant;
 
 /// Carries out an action.
 pub async fn apply(state: &Shared, asker: &Asker, action: Action) -> Result<Reply, Failure> {
-    let need = Need { verb: action.verb(), makes: admission::makes(&action) };
+    let need = Need {
+        verb: action.verb(),
+        makes: admission::makes(&action),
+        needs_settings: action.needs_settings(),
+    };
     let metrics = state.clone();
     let job = move |engine: &Engine, caller: &Caller| {
         let started = Instant::now();
@@ -28,28 +32,30 @@ pub struct Need {
     verb: Verb,
     /// Whether a sandbox may be made.
     makes: bool,
+    /// Whether it acts on settings, and so not without them.
+    needs_settings: bool,
 }
 
 impl From<Verb> for Need {
     fn from(verb: Verb) -> Need {
-        Need { verb, makes: false }
+        Need { verb, makes: false, needs_settings: verb.needs_settings() }
     }
 }
 
 impl Need {
     /// For a sandbox in which nothing runs yet.
     pub fn new_sandbox() -> Need {
-        Need { verb: Verb::Fork, makes: true }
+        Need { verb: Verb::Fork, makes: true, needs_settings: true }
     }
 
     /// For a run that makes its sandbox, or works in one.
     pub fn run(makes: bool) -> Need {
-        Need { verb: Verb::Run, makes }
+        Need { makes, ..Need::from(Verb::Run) }
     }
 
     /// For an archive that becomes a sandbox.
     pub fn import() -> Need {
-        Need { verb: Verb::Import, makes: true }
+        Need { verb: Verb::Import, makes: true, needs_settings: true }
     }
 }
 
@@ -64,13 +70,13 @@ pub async fn blocking<R: Send + 'static>(
     if state.is_ending() {
         return Err(Failure::ending());
     }
-    let Need { verb, makes } = need.into();
+    let Need { verb, makes, needs_settings } = need.into();
     let at_work = state.doorkeeper.gauges.work(asker)?;
     let place = state.admission.enter(verb).await?;
     let (shared, asker) = (state.clone(), asker.clone());
     let task = tokio::task::spawn_blocking(move || {
         let _until_done = (at_work, place);
-        let caller = asker.caller(&shared)?;
+        let caller = asker.caller(&shared, needs_settings)?;
         if makes {
             shared.admission.room(&shared.engine)?;
         }

@@ -25,9 +25,21 @@ impl Doctor {
         if session.json {
             session.print_json(&diagnosis)?;
         } else {
-            session.print(&text(&diagnosis))?;
+            session.print(&(server(session, &home) + &text(&diagnosis)))?;
         }
         Ok(status)
+    }
+}
+
+/// Whether a server is asked, where there is a socket of one.
+fn server(session: &Session, home: &std::path::Path) -> String {
+    if !home.join("server.sock").exists() {
+        return String::new();
+    }
+    match session.server() {
+        Ok(_) => line(true, "server: it runs, and is asked"),
+        // Nothing is wrong: everything works without one.
+        Err(why) => line(true, &format!("server: not asked: {why}")),
     }
 }
 

@@ -21,10 +21,10 @@ pub struct Drop {
 
 impl Drop {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
-        let (engine, caller) = (session.engine()?, session.caller_without_settings());
+        let worker = session.worker(false);
         let mut sandboxes = self.sandboxes;
         if self.all {
-            let Reply::List(list) = engine.apply(&caller, Action::List)? else {
+            let Reply::List(list) = worker.apply(Action::List)? else {
                 return Err(unexpected());
             };
             // Newest first: children before their parents.
@@ -34,7 +34,7 @@ impl Drop {
             true => Vec::new(),
             false => {
                 let action = Action::Drop { sandboxes, force: self.force };
-                let Reply::Done { dropped } = engine.apply(&caller, action)? else {
+                let Reply::Done { dropped } = worker.apply(action)? else {
                     return Err(unexpected());
                 };
                 dropped

@@ -37,11 +37,11 @@ impl Fork {
             network: network.clone().unwrap_or(Network::Host),
             ..self.bounds.policy(session)?
         };
-        let (engine, caller) = (session.engine()?, session.caller_without_settings());
+        let worker = session.worker(false);
         let fork = |sandbox: Option<String>, name: Option<String>| {
             let (ask, network) = (ask.clone(), network.clone());
             let (ttl_ms, world) = (self.ttl, self.place.world());
-            engine.apply(&caller, Action::Fork { sandbox, name, ask, network, ttl_ms, world })
+            worker.apply(Action::Fork { sandbox, name, ask, network, ttl_ms, world })
         };
         let reply = super::sandbox_or_new_name(self.sandbox, self.name, fork);
         let Reply::Sandbox(info) = reply? else { return Err(unexpected()) };

@@ -138,12 +138,7 @@ impl Key {
             Verb::Roles => KeyVerb::Roles,
         };
         let is_show = matches!(verb, KeyVerb::Show { .. });
-        // A broken file must not keep a key alive.
-        let caller = match verb {
-            KeyVerb::Create { .. } | KeyVerb::Roles => session.caller()?,
-            _ => session.caller_without_settings(),
-        };
-        let reply = session.engine()?.apply(&caller, Action::Key(verb))?;
+        let reply = session.apply(Action::Key(verb))?;
         if session.json {
             return session.print_json(&reply);
         }

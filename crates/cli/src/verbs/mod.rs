@@ -39,7 +39,7 @@ mod verify;
 mod version;
 mod volume;
 
-pub use run::Run;
+pub use run::{Run, Style};
 
 use crate::failure::Failure;
 use crate::session::Session;

@@ -1,6 +1,7 @@
 use crate::bounds::Bounds;
 use crate::failure::Failure;
 use crate::inside::{Inside, Target, Where};
+use crate::remote::{Refused, direct};
 use crate::session::Session;
 use crate::table::{plain, plural};
 use fractal::model::{Outcome, Tier, format_duration_ms};
@@ -54,11 +55,16 @@ impl Run {
             world: self.place.world(),
             ..self.inside.run(&self.bounds, session)?
         });
+        let style = Style { tty: self.tty, interactive: self.interactive, verbose: self.verbose };
+        if !self.explain
+            && let Some(reply) = by_server(session, &run, style)?
+        {
+            return answer(session, &reply, run.sandbox.is_none(), style);
+        }
         let (engine, caller) = (session.engine_for_run()?, session.caller()?);
         if self.explain {
             return explain(session, &engine, &caller, &run);
         }
-        let style = Style { tty: self.tty, interactive: self.interactive, verbose: self.verbose };
         let status = carry_out(session, &engine, &caller, run, style);
         // The process ends here: all is written, and closing the store one
         // file after the other would only take time.
@@ -98,12 +104,45 @@ pub fn carry_out(
 ) -> Result<u8, Failure> {
     let is_new = run.sandbox.is_none();
     let reply = engine.run(caller, run, io_for(session, style)?)?;
+    answer(session, &reply, is_new, style)
+}
+
+/// The reply of a server that runs on the state directory, if there is one and
+/// the run is one for it.
+fn by_server(
+    session: &Session,
+    run: &fractal::Run,
+    style: Style,
+) -> Result<Option<RunReply>, Error> {
+    let found = match direct::run_reason(run, style, session.json) {
+        Some(why) => Err(why.to_owned()),
+        None => session.runs(),
+    };
+    let runs = match found {
+        Ok(runs) => runs,
+        Err(why) => {
+            if style.verbose && session.home()?.join("run.sock").exists() {
+                session.note(&format!("without the server: {why}"));
+            }
+            return Ok(None);
+        }
+    };
+    let stdio = [input(style)?, own(io::stdout())?, own(io::stderr())?];
+    match runs.run(run, &stdio, session.json) {
+        Ok(reply) => Ok(Some(reply)),
+        Err(Refused::Unused) => Ok(None),
+        Err(Refused::Error(error)) => Err(error),
+    }
+}
+
+/// Prints what came of it and gives the program's exit status.
+fn answer(session: &Session, reply: &RunReply, is_new: bool, style: Style) -> Result<u8, Failure> {
     if session.json {
-        session.print_json(&reply)?;
+        session.print_json(reply)?;
     } else {
         // Empty when it was streamed, but for a program that did not start.
         let _ = io::stderr().write_all(reply.stderr.as_bytes());
-        remarks(session, &reply, is_new, style.verbose);
+        remarks(session, reply, is_new, style.verbose);
     }
     if let Some(why) = &reply.output_lost {
         return Err(Error::internal(format!("cannot pass on what the program wrote: {why}"))

@@ -97,11 +97,19 @@ impl Serve {
             true => None,
             false => Some(self.socket.clone().unwrap_or(session.home()?.join("server.sock"))),
         };
+        // Command lines look for it in the state directory alone.
+        let is_usual = self.socket.is_none() && !self.no_socket;
+        let run_socket = is_usual.then(|| session.home().map(|home| home.join("run.sock")));
+        let run_socket = run_socket.transpose()?;
         let shown = socket.clone();
         let engine = session.engine()?;
         // A broken file is told of now, not with the first request.
         let caller = session.caller()?;
-        let settings = self.settings(session, socket, caller.environment);
+        let settings = fractal_server::Settings {
+            socket,
+            run_socket,
+            ..self.settings(session, caller.environment)
+        };
         let scheme = if settings.tls.is_some() { "https" } else { "http" };
         fractal_server::serve(engine, settings, |addresses| {
             tell(session, shown.as_deref(), scheme, addresses);
@@ -113,7 +121,6 @@ impl Serve {
     fn settings(
         self,
         session: &Session,
-        socket: Option<PathBuf>,
         environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
     ) -> fractal_server::Settings {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -130,7 +137,8 @@ impl Serve {
             directory: session.directory().to_path_buf(),
             environment,
             user_file: crate::session::user_file(),
-            socket,
+            socket: None,
+            run_socket: None,
             listen: self.listen,
             tls: self
                 .tls_cert

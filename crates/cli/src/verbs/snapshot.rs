@@ -21,9 +21,9 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
-        let (engine, caller) = (session.engine()?, session.caller_without_settings());
+        let worker = session.worker(false);
         let seal = |sandbox: Option<String>, name: Option<String>| {
-            engine.apply(&caller, Action::Snapshot { sandbox, name })
+            worker.apply(Action::Snapshot { sandbox, name })
         };
         let reply = super::sandbox_or_new_name(self.sandbox, self.name, seal);
         let Reply::Snapshot(info) = reply? else { return Err(unexpected()) };

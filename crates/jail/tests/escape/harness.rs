@@ -243,6 +243,7 @@ pub fn run(arena: &mut Arena, spec: &Spec) -> Report {
             .map_or(Output::Capture(OUTPUT_BYTES_MAX), |file| Output::Descriptor(file.into())),
         stderr: Output::Capture(OUTPUT_BYTES_MAX),
         interactive: false,
+        caller: None,
     };
     fractal_jail::run(&ready(spec), streams).unwrap()
 }
@@ -300,6 +301,7 @@ fn launch() {
         stdout: Output::Descriptor(copy(std::os::fd::AsFd::as_fd(&std::io::stdout()))),
         stderr: Output::Descriptor(copy(std::os::fd::AsFd::as_fd(&std::io::stderr()))),
         interactive: false,
+        caller: None,
     };
     fractal_jail::run(&ready(&spec), streams).unwrap();
     fractal_jail::settle();

@@ -72,7 +72,8 @@ async fn version(
     let job = |engine: &fractal::Engine, _: &fractal::Caller| Ok(engine.strongest_tier());
     let isolation = work::blocking(&state, &asker, Verb::List, job).await?;
     let who = asker.key.map_or_else(|| "owner".to_owned(), |key| key.name);
-    Ok(Json(VersionReply { version: env!("CARGO_PKG_VERSION").to_owned(), who, isolation }))
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    Ok(Json(VersionReply { version, format: fractal::FORMAT_VERSION, who, isolation }))
 }
 
 /// They count what everybody does, so they are for those who may see that.

@@ -2,6 +2,7 @@
 //! command line is here under its own name.
 
 mod about;
+mod apply;
 mod attempts;
 mod audit;
 mod events;
@@ -15,6 +16,7 @@ mod tools;
 mod volumes;
 
 pub use files::IMPORT;
+pub use runs::check as check_run;
 
 use crate::api::Api;
 use crate::asker::Asker;
@@ -41,6 +43,7 @@ pub fn known() -> Api {
     let api = files::routes(api);
     let api = runs::routes(api);
     let api = terminals::routes(api);
+    let api = apply::routes(api);
     let api = attempts::routes(api);
     let api = promotions::routes(api);
     let api = volumes::routes(api);

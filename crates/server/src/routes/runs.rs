@@ -1,11 +1,10 @@
-//! Running programs, and any verb at all as the engine's own `Action`.
+//! Running programs.
 
 use super::reply;
 use crate::api::{Api, Operation};
 use crate::asker::Asker;
 use crate::extract::{Json, Path};
 use crate::failure::Failure;
-use crate::idempotent::Unkept;
 use crate::state::Shared;
 use crate::stream;
 use axum::extract::{Extension, State};
@@ -30,14 +29,6 @@ pub fn routes(api: Api) -> Api {
             .takes::<Run>()
             .streams::<RunReply>(),
         run_in,
-    )
-    .with(
-        Operation::post("/v1/actions", "apply")
-            .says("Any verb, as the engine takes it.")
-            .verb(Verb::List)
-            .takes::<Action>()
-            .gives::<fractal::Reply>(),
-        apply,
     )
 }
 
@@ -78,7 +69,7 @@ async fn start(
 }
 
 /// What only the engine itself may say of a run.
-fn check(run: &Run) -> Result<(), Failure> {
+pub fn check(run: &Run) -> Result<(), Failure> {
     match run.part {
         Part::None => Ok(()),
         _ => Err(Error::invalid("`part` is for runs that fractal starts itself").into()),
@@ -88,23 +79,4 @@ fn check(run: &Run) -> Result<(), Failure> {
 fn wants_events(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     accept.is_some_and(|kinds| kinds.contains("text/event-stream"))
-}
-
-async fn apply(
-    State(state): State<Shared>,
-    Extension(asker): Extension<Asker>,
-    Json(action): Json<Action>,
-) -> Result<Response, Failure> {
-    match &action {
-        Action::Run(run) => check(run)?,
-        Action::Try(asked) => check(&asked.run)?,
-        Action::Guard(asked) => check(&asked.run)?,
-        _ => {}
-    }
-    let is_secret = matches!(action, Action::Key(_));
-    let mut response = reply(&state, &asker, action).await?;
-    if is_secret {
-        response.extensions_mut().insert(Unkept);
-    }
-    Ok(response)
 }

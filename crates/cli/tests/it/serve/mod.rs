@@ -1,13 +1,16 @@
 //! `fractal serve` from outside: real sockets, real keys, real signals.
 
 mod abuse;
+mod apply;
 mod askers;
 mod client;
 mod faults;
 mod files;
+mod handed;
 mod killed;
 mod mcp;
 mod table;
 mod terminals;
+mod through;
 mod tls;
 mod verbs;

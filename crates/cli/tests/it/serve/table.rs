@@ -11,7 +11,15 @@ const FREE: &str = "";
 /// What tells of everybody's sandboxes: no key of one tenant may ask.
 const WHOLE: &str = "*";
 
-/// Method, path, body, and the verb that a key needs. SANDBOX stands for one
+/// What asks for a WebSocket, beside the request.
+const UPGRADE: &[&str] = &[
+    "Upgrade: websocket",
+    "Connection: Upgrade",
+    "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+];
+
+/// Method, path, body (or BYTES, or UPGRADE for a WebSocket), and the verb that a key needs. SANDBOX stands for one
 /// that the key cannot see, or for one that does not exist.
 const OPERATIONS: &[(&str, &str, &str, &str)] = &[
     ("GET", "/docs", "", FREE),
@@ -20,7 +28,7 @@ const OPERATIONS: &[(&str, &str, &str, &str)] = &[
     ("GET", "/metrics", "", WHOLE),
     ("GET", "/v1/openapi.json", "", FREE),
     ("GET", "/v1/version", "", FREE),
-    ("POST", "/v1/actions", r#"{"action":"show","sandbox":"SANDBOX"}"#, "show"),
+    ("POST", "/v1/apply", r#"{"action":"show","sandbox":"SANDBOX"}"#, "show"),
     ("POST", "/v1/approve", r#"{"sandbox":"SANDBOX"}"#, "approve"),
     ("POST", "/v1/reject", r#"{"sandbox":"SANDBOX"}"#, "reject"),
     ("GET", "/v1/audit", "", "audit"),
@@ -35,6 +43,7 @@ const OPERATIONS: &[(&str, &str, &str, &str)] = &[
     ("GET", "/v1/events", "", "audit"),
     ("POST", "/v1/gc", r#"{"dry_run":true}"#, "gc"),
     ("POST", "/v1/guard", r#"{"run":{"command":["true"]}}"#, "guard"),
+    ("POST", "/v1/import", "BYTES", "import"),
     ("GET", "/v1/keys", "", "key"),
     ("POST", "/v1/keys", r#"{"role":"viewer"}"#, "key"),
     ("GET", "/v1/keys/SANDBOX", "", "key"),
@@ -47,6 +56,11 @@ const OPERATIONS: &[(&str, &str, &str, &str)] = &[
     ("GET", "/v1/sandboxes/SANDBOX", "", "show"),
     ("DELETE", "/v1/sandboxes/SANDBOX", "", "drop"),
     ("GET", "/v1/sandboxes/SANDBOX/diff", "", "diff"),
+    ("GET", "/v1/sandboxes/SANDBOX/export", "", "export"),
+    ("GET", "/v1/sandboxes/SANDBOX/files", "", "diff"),
+    ("GET", "/v1/sandboxes/SANDBOX/files/FILE", "", "diff"),
+    ("PUT", "/v1/sandboxes/SANDBOX/files/FILE", "BYTES", "copy"),
+    ("DELETE", "/v1/sandboxes/SANDBOX/files/FILE", "", "copy"),
     ("POST", "/v1/sandboxes/SANDBOX/fork", "{}", "fork"),
     ("GET", "/v1/sandboxes/SANDBOX/log", "", "log"),
     ("GET", "/v1/sandboxes/SANDBOX/patch", "", "diff"),
@@ -55,6 +69,7 @@ const OPERATIONS: &[(&str, &str, &str, &str)] = &[
     ("POST", "/v1/sandboxes/SANDBOX/run", r#"{"command":["true"]}"#, "run"),
     ("POST", "/v1/sandboxes/SANDBOX/snapshot", "{}", "snapshot"),
     ("POST", "/v1/sandboxes/SANDBOX/update", "{}", "update"),
+    ("GET", "/v1/sandboxes/SANDBOX/terminal", "UPGRADE", "run"),
     ("GET", "/v1/sandboxes/SANDBOX/usage", "", "log"),
     ("GET", "/v1/stages", "", "stages"),
     ("GET", "/v1/tools", "", "list"),
@@ -87,7 +102,7 @@ fn the_table_has_every_operation() {
 /// A path without what stands for something in it.
 fn plain(path: &str) -> String {
     let parts = path.split('/').map(|part| match part {
-        "SANDBOX" | "read" => "_",
+        "SANDBOX" | "FILE" | "read" => "_",
         part if part.starts_with('{') => "_",
         part => part,
     });
@@ -150,7 +165,12 @@ fn check(
     }
     let ask = |name: &str| {
         let (path, body) = (path.replace("SANDBOX", name), body.replace("SANDBOX", name));
-        let answer = server.with_key(key, method, &path, &body.replace("ROLE", role));
+        let bearer = format!("Authorization: Bearer {key}");
+        let answer = match body.as_str() {
+            "BYTES" => server.content(Some(key), method, &path, b"bytes"),
+            "UPGRADE" => server.by_port(method, &path, &[&[bearer.as_str()], UPGRADE].concat(), ""),
+            body => server.with_key(key, method, &path, &body.replace("ROLE", role)),
+        };
         (answer.status, without_times(&answer.body).replace(name, "NAME"))
     };
     let may = verb == FREE || (verb != WHOLE && allow.is_none_or(|allow| allow.contains(verb)));

@@ -110,7 +110,7 @@ fn a_terminal_echoes_has_a_size_and_ends_with_a_status() {
     // A run like any other: counted and on record.
     let log = server.with_key(&key, "GET", "/v1/sandboxes/s/log", "").json();
     let runs = log["records"].as_array().expect("records").iter();
-    assert_eq!(runs.filter(|record| record["action"] == "run").count(), 2, "{log}");
+    assert_eq!(runs.filter(|record| record["action"] == "run").count(), 1, "{log}");
     let numbers = server.own("GET", "/metrics", "").body;
     assert!(numbers.contains("fractal_runs_total{outcome=\"exited\"}"), "{numbers}");
 }

@@ -74,7 +74,13 @@ impl RunIo {
     pub fn capturing(stdin: Input) -> RunIo {
         let keep = || Output::Capture(CAPTURE_BYTES_MAX);
         RunIo {
-            streams: Streams { stdin, stdout: keep(), stderr: keep(), interactive: false },
+            streams: Streams {
+                stdin,
+                stdout: keep(),
+                stderr: keep(),
+                interactive: false,
+                caller: None,
+            },
             terminal: false,
             job: Job::Command,
             begun: None,
@@ -124,11 +130,29 @@ impl RunIo {
                 stdout: Output::Descriptor(stdout),
                 stderr: Output::Descriptor(stderr),
                 interactive: true,
+                caller: None,
             },
             terminal: false,
             job: Job::Command,
             begun: None,
         }
+    }
+
+    /// Descriptors that another process handed over with its connection: each
+    /// byte that comes by it is a signal for the program, and its end ends the
+    /// run. Without places for output that is kept in the reply.
+    pub fn handed(
+        stdin: OwnedFd,
+        output: Option<(OwnedFd, OwnedFd)>,
+        connection: OwnedFd,
+    ) -> RunIo {
+        let mut io = RunIo::capturing(Input::Descriptor(stdin));
+        if let Some((stdout, stderr)) = output {
+            io.streams.stdout = Output::Descriptor(stdout);
+            io.streams.stderr = Output::Descriptor(stderr);
+        }
+        io.streams.caller = Some(connection);
+        io
     }
 
     /// The caller's own descriptors for what lines of a session write; for
@@ -139,6 +163,7 @@ impl RunIo {
             stdout: Output::Descriptor(stdout),
             stderr: Output::Descriptor(stderr),
             interactive: true,
+            caller: None,
         };
         RunIo { streams, terminal: false, job: Job::Lines(lines), begun: None }
     }
@@ -156,6 +181,7 @@ impl RunIo {
             stdout: Output::Descriptor(stdout),
             stderr: Output::Capture(0),
             interactive: true,
+            caller: None,
         };
         RunIo { streams, terminal: true, job: Job::Command, begun: None }
     }
@@ -168,6 +194,7 @@ impl RunIo {
             stdout: Output::Descriptor(stdout),
             stderr: Output::Capture(0),
             interactive: false,
+            caller: None,
         };
         RunIo { streams, terminal: true, job: Job::Command, begun: None }
     }
@@ -181,6 +208,13 @@ pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunR
         engine.ready()?;
     }
     let mut place = decide(engine, caller, &run)?;
+    if place.world == World::Virtual && io.streams.caller.is_some() {
+        return Err(Error::new(
+            fractal_model::Code::Unsupported,
+            "a script in memory runs in the process that asked for it",
+        )
+        .hint("run it without the server: `--no-server`"));
+    }
     if place.in_memory.is_none() || !place.row.mounts.is_empty() {
         engine.ready()?;
     }

@@ -66,6 +66,7 @@ os.symlink(f"{arena}/outside", f"{project}/direct")
         stdout: fractal_jail::Output::Capture(1 << 16),
         stderr: fractal_jail::Output::Capture(1 << 16),
         interactive: false,
+        caller: None,
     };
     // Refusing to start is as good as not following the links.
     let _ = fractal_jail::run(&second, streams);
