@@ -22,7 +22,7 @@ fn ask(server: &Server, key: &str, headers: &[&str], message: &Value) -> Respons
 
 /// The answer, also where it came as an event.
 fn result(response: &Response) -> Value {
-    let line = response.body.lines().filter_map(|line| line.strip_prefix("data: ")).last();
+    let line = response.body.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
     serde_json::from_str(line.unwrap_or(&response.body)).unwrap_or_default()
 }
 
