@@ -17,6 +17,7 @@ pub mod weigh;
 
 pub use weigh::Wish;
 
+use crate::stages::is_stage;
 use crate::{Caller, Engine, record};
 use fractal_model::{
     Check, CheckReport, Code, Error, Id, Promote, PromoteReply, Record, RecordBody, Result, Scope,
@@ -34,7 +35,14 @@ pub fn promote(engine: &Engine, caller: &Caller, asked: &Promote) -> Result<Prom
     if asked.outside {
         engine.refuse_host_path(caller, "promote")?;
     }
-    require_below(engine, caller, asked)?;
+    // What was found to be within reach is what is written, whatever is dropped
+    // or made anew meanwhile.
+    if let Some((row, parent)) = below(engine, caller, asked)?
+        && !is_stage(&parent)
+    {
+        engine.require_idle(&row, "promote")?;
+        return sandbox::promote(engine, caller, &row, &parent, asked);
+    }
     if let Some(reply) = stage::promote(engine, caller, asked)? {
         return Ok(reply);
     }
@@ -46,18 +54,26 @@ pub fn promote(engine: &Engine, caller: &Caller, asked: &Promote) -> Result<Prom
     }
 }
 
-/// A key for one sandbox promotes forks of it into it, and nothing further.
-fn require_below(engine: &Engine, caller: &Caller, asked: &Promote) -> Result<()> {
+/// A key for one sandbox promotes forks of it into it, and nothing further:
+/// gives what goes where.
+fn below(
+    engine: &Engine,
+    caller: &Caller,
+    asked: &Promote,
+) -> Result<Option<(SandboxRow, SandboxRow)>> {
     if !matches!(caller.reach.scope, Scope::Sandbox(_)) {
-        return Ok(());
+        return Ok(None);
     }
     let row = engine.find(caller, asked.sandbox.as_deref())?;
     let parent = row.parent.map_or(Ok(None), |parent| engine.store.sandbox(parent))?;
     engine.require_target_within(caller, parent.as_ref())?;
-    match (asked.to.as_deref(), parent) {
-        (Some(to), Some(parent)) if to != parent.name => engine.require_target_within(caller, None),
-        _ => Ok(()),
+    if let (Some(to), Some(parent)) = (asked.to.as_deref(), &parent) {
+        // A parent may have been given that name on purpose.
+        if to != parent.name || to == REALITY {
+            engine.require_target_within(caller, None)?;
+        }
     }
+    Ok(parent.map(|parent| (row, parent)))
 }
 
 /// Where it goes; `None` is reality.

@@ -17,7 +17,7 @@ use super::REALITY;
 use crate::config::Line;
 use crate::stages::{self, is_stage};
 use crate::{Caller, Engine};
-use fractal_model::{Error, Form, Promote, PromoteReply, Result, StageKind, Verdict, Vote};
+use fractal_model::{Error, Form, Promote, PromoteReply, Result, Scope, StageKind, Verdict, Vote};
 use fractal_store::{Reads, SandboxRow};
 use source::Source;
 
@@ -46,7 +46,9 @@ fn find(
     caller: &Caller,
     selector: Option<&str>,
 ) -> Result<Option<(Line, Source)>> {
-    if let (Some(name), Some(line)) = (selector, caller.config.line())
+    // Who has one sandbox names forks of it, however these are called.
+    let names_stages = !matches!(caller.reach.scope, Scope::Sandbox(_));
+    if let (Some(name), Some(line), true) = (selector, caller.config.line(), names_stages)
         && let Some(at) = line.position(name)
     {
         let row = stages::settled(engine, caller, &line, at)?.0;
