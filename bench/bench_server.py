@@ -30,7 +30,7 @@ def main(place, quick):
     project.mkdir()
     (project / "a.txt").write_text("one\n")
     count = 1_000 if quick else 20_000
-    few = 200 if quick else 1_000
+    few = 200 if quick else 500
     server, port, key = serve(place, project)
     try:
         warm(port, key)
