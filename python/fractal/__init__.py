@@ -7,6 +7,8 @@ runs shell scripts that can reach nothing else.
 ``Sandbox`` is a copy-on-write clone of the real machine in which real programs
 run; what they did is looked at, compared, and brought back or thrown away.
 
+``ToolRegistry`` offers both to agents, beside functions of yours.
+
 >>> from fractal import Vfs
 >>> vfs = Vfs()
 >>> vfs.write("/notes/a.txt", "hello\\n", parents=True) > 0
@@ -39,6 +41,7 @@ from ._fractal import (
     load_snapshots,
 )
 from .sandbox import Promotion, RunResult, Sandbox, sandboxes, undo
+from .tools import Tool, ToolError, ToolRegistry, ToolResult
 
 __all__ = [
     "Archive",
@@ -58,6 +61,10 @@ __all__ = [
     "Snapshot",
     "Stat",
     "Text",
+    "Tool",
+    "ToolError",
+    "ToolRegistry",
+    "ToolResult",
     "Vfs",
     "load_snapshots",
     "sandboxes",

@@ -22,6 +22,7 @@ __all__ = [
     "Snapshot",
     "Stat",
     "Text",
+    "Tools",
     "Vfs",
     "Walk",
     "load_snapshots",
@@ -382,3 +383,21 @@ class Engine:
     def patch(self, sandbox: str, since: str | None, everything: bool) -> bytes: ...
     def stop(self, sandbox: str) -> None: ...
     def settle(self) -> None: ...
+
+@final
+class Tools:
+    def __new__(cls) -> Tools: ...
+    def register(self, info: str, code: Callable[[str], str]) -> None: ...
+    def unregister(self, name: str) -> bool: ...
+    def list(self, engine: Engine, sandbox: str | None) -> str: ...
+    def call(
+        self, engine: Engine, call: str, environment: builtins.list[tuple[bytes, bytes]]
+    ) -> str: ...
+    def call_many(
+        self,
+        engine: Engine,
+        calls: str,
+        environment: builtins.list[tuple[bytes, bytes]],
+        jobs: int | None,
+        tries: int | None,
+    ) -> str: ...

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import _fractal, sandbox
+from . import _fractal, sandbox, tools
 from ._fractal import Change, CommandResult, Entry, Snapshot, Stat
 from .sandbox import Promotion, RunResult
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .types import Data, Path, Source
 
-__all__ = ["Sandbox", "Shell", "Vfs"]
+__all__ = ["Sandbox", "Shell", "ToolRegistry", "Vfs"]
 
 
 T = TypeVar("T")
@@ -242,3 +242,26 @@ class Sandbox:
 
     async def __aexit__(self, *ended: object) -> None:
         await self.drop(force=True)
+
+
+class ToolRegistry:
+    """Tools; ``sync`` is the same registry without ``await``, and the place to
+    register functions."""
+
+    def __init__(self, sync: tools.ToolRegistry | None = None) -> None:
+        self.sync = tools.ToolRegistry() if sync is None else sync
+
+    async def list(self, box: str | sandbox.Sandbox | None = None) -> builtins.list[tools.Tool]:
+        return await asyncio.to_thread(self.sync.list, box)
+
+    async def call(
+        self, tool: str, input: Mapping[str, Any] | None = None, **how: Any
+    ) -> Any:
+        """With the keywords of ``fractal.ToolRegistry.call``."""
+        return await asyncio.to_thread(self.sync.call, tool, input, **how)
+
+    async def call_many(
+        self, calls: Iterable[Mapping[str, Any]], **how: Any
+    ) -> builtins.list[tools.ToolResult]:
+        """With the keywords of ``fractal.ToolRegistry.call_many``."""
+        return await asyncio.to_thread(self.sync.call_many, calls, **how)

@@ -20,18 +20,18 @@ use std::path::PathBuf;
 /// A state directory, and who asks from where.
 #[pyclass(frozen, module = "fractal")]
 pub struct Engine {
-    engine: fractal::Engine,
+    pub(crate) engine: fractal::Engine,
     directory: PathBuf,
     who: String,
     settings: Option<PathBuf>,
 }
 
 /// Variables of the caller, as Python gives them.
-type Environment = Vec<(Vec<u8>, Vec<u8>)>;
+pub type Environment = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Engine {
     /// The caller, with the settings that the verb may not go on without.
-    fn caller(&self, verb: Verb, environment: Environment) -> Result<Caller, Error> {
+    pub(crate) fn caller(&self, verb: Verb, environment: Environment) -> Result<Caller, Error> {
         let user = self.settings.as_deref();
         let config = match verb.needs_settings() {
             true => Config::load(&self.directory, user)?,
@@ -178,11 +178,11 @@ impl Engine {
     }
 }
 
-fn read<T: serde::de::DeserializeOwned>(text: &str) -> PyResult<T> {
+pub fn read<T: serde::de::DeserializeOwned>(text: &str) -> PyResult<T> {
     serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-fn json(py: Python<'_>, reply: &impl serde::Serialize) -> PyResult<String> {
+pub fn json(py: Python<'_>, reply: &impl serde::Serialize) -> PyResult<String> {
     let text = serde_json::to_string(reply);
     text.map_err(|error| of_engine(py, Error::internal(format!("cannot write JSON: {error}"))))
 }

@@ -19,6 +19,7 @@ mod provider;
 mod shell;
 mod snapshot;
 mod source;
+mod tools;
 mod vfs;
 mod walk;
 
@@ -43,6 +44,8 @@ mod _fractal {
     use crate::snapshot::{Snapshot, load_snapshots};
     #[pymodule_export]
     use crate::source::{Archive, GitCommit, HostDir, Text};
+    #[pymodule_export]
+    use crate::tools::Tools;
     #[pymodule_export]
     use crate::vfs::Vfs;
     #[pymodule_export]

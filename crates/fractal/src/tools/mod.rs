@@ -155,11 +155,21 @@ impl Engine {
 
     /// What of it the caller may use in a sandbox, or in a new one.
     pub(crate) fn list_tools(&self, caller: &Caller, sandbox: Option<&str>) -> Result<ToolsReply> {
+        self.tools_of(self.tools(), caller, sandbox)
+    }
+
+    /// The same for a registry of the embedding program's own.
+    pub fn tools_of(
+        &self,
+        registry: &ToolRegistry,
+        caller: &Caller,
+        sandbox: Option<&str>,
+    ) -> Result<ToolsReply> {
         let policy = match sandbox {
             Some(name) => caller.policy.meet(&self.find(caller, Some(name))?.policy),
             None => caller.policy.meet(&policy_of_new(caller)?),
         };
-        let (registry, broken) = self.tools_for(caller);
+        let (registry, broken) = registry.with(&caller.config.tool_directories(&caller.directory));
         Ok(ToolsReply { tools: registry.list(&policy), broken })
     }
 
