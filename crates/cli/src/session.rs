@@ -2,7 +2,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::remote::{Facts, Runs, Server};
+use crate::remote::{Door, Facts, Runs, Server};
 use crate::worker::Worker;
 use fractal::model::Name;
 use fractal::{Action, Caller, Code, Config, Engine, Error, Reply};
@@ -20,6 +20,8 @@ pub struct Session {
     who: String,
     /// Whether a server that runs may be asked.
     asks_server: bool,
+    /// The door of the sandbox that we are in.
+    door: Option<Door>,
 }
 
 impl Session {
@@ -40,6 +42,8 @@ impl Session {
             .map_err(|error| Error { message: format!("--who: {}", error.message), ..error })?;
         let who = who.to_string();
         let is_off = std::env::var_os("FRACTAL_SERVER").is_some_and(|value| value == "off");
+        // Who names a state directory means that one.
+        let door = Door::find().filter(|_| global.home.is_none());
         Ok(Session {
             json: global.json,
             quiet: global.quiet,
@@ -47,6 +51,7 @@ impl Session {
             directory,
             who,
             asks_server: !global.no_server && !is_off,
+            door,
         })
     }
 
@@ -70,13 +75,30 @@ impl Session {
         })
     }
 
+    /// The door of the sandbox that this call comes from, if it has one.
+    pub fn door(&self) -> Option<&Door> {
+        self.door.as_ref()
+    }
+
+    /// Refuses what needs the state directory, of which there is none inside.
+    pub fn refuse_inside(&self) -> Result<(), Error> {
+        match self.door {
+            None => Ok(()),
+            Some(_) => Err(Error::new(Code::Unsupported, "this does not go through a door").hint(
+                "these do: run, fork, snapshot, rollback, diff, list, show, log, promote, drop",
+            )),
+        }
+    }
+
     /// Opens the state directory.
     pub fn engine(&self) -> Result<Engine, Error> {
+        self.refuse_inside()?;
         Engine::open(&self.home()?)
     }
 
     /// The same, for a verb that may need it late.
     pub fn engine_for_run(&self) -> Result<Engine, Error> {
+        self.refuse_inside()?;
         Engine::at(&self.home()?)
     }
 

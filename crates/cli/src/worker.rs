@@ -9,7 +9,8 @@ use std::cell::OnceCell;
 /// One call may ask several things; they go the same way.
 pub struct Worker<'a> {
     session: &'a Session,
-    server: Option<Server>,
+    /// Looked for when something is to be asked of it.
+    server: OnceCell<Option<Server>>,
     /// The caller of a call that acts on no setting, whose broken settings
     /// are told of once.
     sound: Option<Caller>,
@@ -19,11 +20,17 @@ pub struct Worker<'a> {
 impl<'a> Worker<'a> {
     pub fn new(session: &'a Session, needs_settings: bool) -> Worker<'a> {
         let sound = (!needs_settings).then(|| session.caller_without_settings());
-        Worker { session, server: session.server().ok(), sound, own: OnceCell::new() }
+        Worker { session, server: OnceCell::new(), sound, own: OnceCell::new() }
     }
 
     pub fn apply(&self, action: Action) -> Result<Reply, Error> {
-        let server = self.server.as_ref().filter(|_| direct::reason(&action).is_none());
+        if let Some(door) = self.session.door() {
+            return door.apply(&action);
+        }
+        let server = match direct::reason(&action) {
+            None => self.server.get_or_init(|| self.session.server().ok()).as_ref(),
+            Some(_) => None,
+        };
         match server.map(|server| server.apply(&action)) {
             Some(Ok(reply)) => Ok(reply),
             Some(Err(Refused::Error(error))) => Err(error),

@@ -123,6 +123,7 @@ impl Bench {
             tier: self.tier,
             terminal: false,
             join: None,
+            door: false,
             last_words: None,
             label: format!("bench-{}-{}", std::process::id(), self.runs),
         })

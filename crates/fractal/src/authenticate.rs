@@ -6,7 +6,7 @@
 //! listed, so that bad logins cannot fill the disk. The secret itself is never
 //! written.
 
-use crate::Engine;
+use crate::{Engine, doorway};
 use fractal_model::{
     Code, Error, Id, Key, RecordBody, Result, hash_secret, read_secret, same_hash,
 };
@@ -57,25 +57,44 @@ impl Engine {
         let Some(row) = row.filter(|row| is_good(row, secret, now)) else {
             // As much work for what was never a key as for what is one.
             same_hash(&hash_secret(secret), &hash_secret(""));
-            self.refused(now, id, None);
+            self.refused(now, "not a secret", id, None);
             return Err(Error::denied("this is not the secret of a key")
                 .hint("`fractal key create --role ROLE` makes one"));
         };
-        match row.key.ended(now) {
+        // A door whose supervisor was killed is closed, whoever notices first.
+        let is_over = doorway::is_doors(&row.key) && !self.is_open(&row.key)?;
+        match row.key.ended(now).or(is_over.then_some("over")) {
             None => Ok(row.key),
             Some(how) => {
-                self.refused(now, Some(row.key.id), Some((&row.key, how)));
+                self.refused(now, how, Some(row.key.id), Some(&row.key));
                 Err(Error::denied(format!("the key `{}` is {how}", row.key.name))
                     .hint("ask for a new one: `fractal key create --role ROLE`"))
             }
         }
     }
 
+    /// Writes down that somebody came with proof of another kind that does not
+    /// hold: for doors that know other ways than keys.
+    pub fn record_unknown(&self, why: &str) {
+        if self.ready().is_ok() {
+            self.refused(now_ms(), why, None, None);
+        }
+    }
+
+    /// Whether a key that was good when its holder came in has ended since.
+    /// One that no table holds ends by itself alone.
+    pub fn has_ended(&self, key: &Key) -> Result<bool> {
+        self.ready()?;
+        let now = now_ms();
+        let row = self.store.key(key.id)?;
+        Ok(key.ended(now).is_some() || row.is_some_and(|row| row.key.ended(now).is_some()))
+    }
+
     /// Writes down that nobody came in. An id that was claimed is named only
     /// where its secret was right: otherwise it is just what somebody typed.
-    fn refused(&self, now_ms: u64, claimed: Option<Id>, ended: Option<(&Key, &str)>) {
+    fn refused(&self, now_ms: u64, why: &str, claimed: Option<Id>, ended: Option<&Key>) {
         let Some(unwritten) = self.refusals.count(now_ms) else { return };
-        let mut detail = json!({ "why": ended.map_or("not a secret", |(_, how)| how) });
+        let mut detail = json!({ "why": why });
         if let Some(claimed) = claimed {
             detail["claimed"] = json!(claimed);
         }
@@ -84,8 +103,8 @@ impl Engine {
         }
         let body = RecordBody {
             time_ms: now_ms,
-            who: ended.map_or("nobody", |(key, _)| key.name.as_str()).to_owned(),
-            key: ended.map(|(key, _)| key.id),
+            who: ended.map_or("nobody", |key| key.name.as_str()).to_owned(),
+            key: ended.map(|key| key.id),
             tenant: None,
             action: "authenticate".to_owned(),
             place: None,

@@ -16,6 +16,7 @@ mod check;
 mod config;
 mod doctor;
 mod doors;
+mod doorway;
 mod environment;
 #[cfg(feature = "tools")]
 mod files;
@@ -40,11 +41,12 @@ mod view;
 pub use config::{Config, Line, Setting, Stage, TrySettings};
 pub use doctor::{Diagnosis, Finding};
 pub use doors::{fingerprint, new_name};
+pub use doorway::{DOOR_VARIABLE, Doors, Doorway, Grant, KEY_VARIABLE};
 pub use environment::{default_hidden, filter as filter_environment};
 #[cfg(feature = "tools")]
 pub use files::OpenFile;
 pub use fractal_jail::terminal::{FarEnd, Signals};
-pub use fractal_jail::{Input, Output, Streams};
+pub use fractal_jail::{Input, OpenDoor, Output, Starts, Streams, starts};
 pub use fractal_model as model;
 pub use fractal_model::{Action, Code, Error, Policy, Reply, Result, Run, RunReply};
 pub use fractal_store::{Census, FORMAT_VERSION};
@@ -85,6 +87,8 @@ pub struct Caller {
     pub environment: Vec<(OsString, OsString)>,
     /// Settings and templates that apply there.
     pub config: Config,
+    /// The door it came through, for a program in a sandbox.
+    pub door: Option<std::sync::Arc<Doorway>>,
 }
 
 impl Caller {
@@ -98,6 +102,7 @@ impl Caller {
             directory: directory.into(),
             environment: Vec::new(),
             config: Config::default(),
+            door: None,
         }
     }
 }
@@ -110,6 +115,7 @@ pub struct Engine {
     tier: OnceLock<Tier>,
     fault_hook: OnceLock<apply::Hook>,
     refusals: authenticate::Refusals,
+    doors: OnceLock<Doors>,
     #[cfg(feature = "tools")]
     tools: OnceLock<tools::ToolRegistry>,
 }
@@ -145,6 +151,7 @@ impl Engine {
             tier: OnceLock::new(),
             fault_hook: OnceLock::new(),
             refusals: authenticate::Refusals::default(),
+            doors: OnceLock::new(),
             #[cfg(feature = "tools")]
             tools: OnceLock::new(),
         };
@@ -350,6 +357,7 @@ impl Engine {
         self.authorize(caller, Verb::Run)?;
         let found = self.find(caller, Some(sandbox));
         let row = self.noted(caller, Verb::Run, found)?;
+        self.refuse_own(caller, &row, "stop")?;
         living::end_begun(self, &row, &mut std::collections::BTreeSet::new());
         Ok(())
     }
@@ -403,6 +411,12 @@ impl Engine {
         self.authorize(caller, Verb::Run)?;
         let done = check::run_checks(self, caller, sandbox, checks, repeat);
         self.noted(caller, Verb::Run, done)
+    }
+
+    /// Prepares this process for many runs: the first one finds everything
+    /// ready that can be made ahead.
+    pub fn warm(&self) {
+        fractal_jail::warm();
     }
 
     /// Waits until finished runs of this process are cleaned up to the last
@@ -519,6 +533,7 @@ impl Engine {
         if lost.is_empty() {
             return Ok(());
         }
+        self.close_lost(&lost)?;
         let labels: Vec<String> =
             self.store.runs()?.into_iter().filter_map(|run| run.cgroup).collect();
         let lost: Vec<String> = lost.into_iter().filter_map(|run| run.cgroup).collect();

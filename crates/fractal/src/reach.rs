@@ -32,6 +32,7 @@ impl Caller {
             directory: directory.into(),
             environment: vec![("PATH".into(), PROGRAMS.into())],
             config,
+            door: None,
         }
     }
 
@@ -179,7 +180,13 @@ impl Engine {
     /// Finds a sandbox by name or id; without either, the latest one of the
     /// caller's directory.
     pub(crate) fn find(&self, caller: &Caller, selector: Option<&str>) -> Result<SandboxRow> {
-        let Some(text) = selector else { return self.find_latest(caller) };
+        let Some(text) = selector else {
+            // Who is in a sandbox means that one.
+            return match &caller.door {
+                Some(door) => self.find(caller, Some(door.root.as_str())),
+                None => self.find_latest(caller),
+            };
+        };
         let by_id = Id::parse(text).ok().map(|id| self.store.sandbox(id)).transpose()?.flatten();
         let found = match self.seen(caller, by_id)? {
             Some(row) => Some(row),

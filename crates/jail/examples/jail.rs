@@ -49,6 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         terminal: false,
         label: format!("example-{}", std::process::id()),
         join: None,
+        door: false,
         last_words: None,
     };
     if explain {

@@ -18,6 +18,7 @@ pub mod landlock;
 pub mod layer;
 mod living;
 pub mod plan;
+mod pool;
 pub mod probe;
 pub mod proxy;
 mod pump;
@@ -34,9 +35,12 @@ mod watch;
 mod wire;
 
 pub use living::{Frozen, Living, NotFrozen, end};
-pub use pump::{Captured, Input, Output, Streams};
-pub use run::{Ended, Reached, Report, Running, Why, explain, run, run_when, settle, spawn};
-pub use spec::{LastWords, Placed, Spec, Stack, Top};
+pub use pump::{Captured, Input, OpenDoor, Output, Streams};
+pub use run::{
+    Ended, Reached, Report, Running, Why, explain, run, run_when, run_with_door, settle, spawn,
+};
+pub use spawner::{Starts, starts, warm};
+pub use spec::{LastWords, Placed, Spec, Stack, Top, door_path};
 
 use fractal_model::{Code, Error};
 

@@ -104,6 +104,7 @@ pub fn trial(tier: Tier, state_dir: &Path) -> Result<(), JailError> {
         terminal: false,
         label: format!("probe-{}", std::process::id()),
         join: None,
+        door: false,
         last_words: None,
     };
     let streams = Streams {

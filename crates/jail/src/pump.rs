@@ -52,6 +52,9 @@ pub struct Streams {
     pub caller: Option<OwnedFd>,
 }
 
+/// Begins to serve a door, until what it returns is dropped.
+pub type OpenDoor = Box<dyn FnOnce(OwnedFd) -> Box<dyn std::any::Any>>;
+
 /// Captured bytes of one stream.
 #[derive(Debug, Default)]
 pub struct Captured {
@@ -99,6 +102,8 @@ pub struct Pump {
     interactive: bool,
     caller: Option<OwnedFd>,
     terminal: bool,
+    /// Who serves the run's door, once there is one.
+    pub door: Option<OpenDoor>,
     /// The limit that we stopped the run for. The program may end of a closed
     /// pipe before the monitor comes to it.
     pub stopped: Option<Why>,
@@ -120,6 +125,7 @@ impl Pump {
             interactive: false,
             caller: None,
             terminal: false,
+            door: None,
             stopped: None,
         }
     }
@@ -203,6 +209,7 @@ impl Pump {
         let signals = self.interactive.then(Signals::take).flatten();
         let mut screen: Option<Terminal> = None;
         let mut proxy = None;
+        let mut door = None;
         let mut over = false;
         while !over || self.flows.iter().any(|flow| flow.from.is_some()) {
             let wait_ms = if over { 200 } else { self.wait_ms() };
@@ -212,6 +219,9 @@ impl Pump {
                 self.adopt_terminal(running, &mut screen);
                 if let Some(listener) = running.state.proxy.take() {
                     proxy = Some(crate::proxy::serve(listener, running.allowed.clone()));
+                }
+                if let Some(listener) = running.state.door.take() {
+                    door = self.door.take().map(|open| open(listener));
                 }
             }
             if polled.signal {
@@ -239,7 +249,7 @@ impl Pump {
             }
             self.enforce(running);
         }
-        drop(proxy);
+        drop((proxy, door));
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 //! it. Whoever splits off the monitor, the caller itself or its spawner, makes
 //! a [`Prepared`] of both first, because after the split nothing may allocate.
 
-use crate::child::Prepared;
+use crate::child::{Prepared, Ready};
 use crate::living::Living;
 use crate::plan::Plan;
 use crate::run::own;
@@ -81,7 +81,12 @@ impl Request {
     }
 
     /// Calls `job` with everything ready for a split.
-    pub fn with_prepared<R>(&self, fds: &Descriptors, job: impl FnOnce(&Prepared<'_>) -> R) -> R {
+    pub fn with_prepared<R>(
+        &self,
+        fds: &Descriptors,
+        ready: Ready,
+        job: impl FnOnce(&Prepared<'_>) -> R,
+    ) -> R {
         let argv = pointers(&self.argv);
         let envp = pointers(&self.env);
         let shell = [c"sh".to_owned(), c"".to_owned()];
@@ -90,6 +95,7 @@ impl Request {
         shell_argv.extend(argv.iter().skip(1));
         let special = self.plan.copied.map(|copied| seccomp::program(Some(copied)));
         let mut keep = fds.list();
+        keep.extend(ready.fds());
         keep.sort_unstable();
         job(&Prepared {
             plan: &self.plan,
@@ -106,6 +112,7 @@ impl Request {
             door: fds.door.as_ref().map(|door| (door.0.as_raw_fd(), door.1.as_raw_fd())),
             join: fds.join.as_ref().map(Living::raw),
             screen: fds.screen.as_ref().map(AsRawFd::as_raw_fd),
+            ready,
             keep: &keep,
             deadline_ms: self.deadline_ms,
             memory_watch: self.memory_watch,

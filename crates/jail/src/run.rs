@@ -5,7 +5,7 @@ use crate::cgroup::{CgroupPlan, Controllers};
 use crate::child::{self, WHY_ASKED, WHY_TIME};
 use crate::host::Facts;
 use crate::plan::Plan;
-use crate::pump::{Captured, Pump, Streams};
+use crate::pump::{Captured, OpenDoor, Pump, Streams};
 use crate::request::{Descriptors, Request, raise_all};
 use crate::spawner::Monitor;
 use crate::spec::Spec;
@@ -102,6 +102,7 @@ pub struct Running {
 pub(crate) struct State {
     pub top: Option<OwnedFd>,
     pub proxy: Option<OwnedFd>,
+    pub door: Option<OwnedFd>,
     pub terminal: Option<OwnedFd>,
     pub started: bool,
     pub memory: Option<u64>,
@@ -128,6 +129,16 @@ fn plan(spec: &Spec) -> Result<Plan, JailError> {
 /// Runs to the end, moving input and output along.
 pub fn run(spec: &Spec, streams: Streams) -> Result<Report, JailError> {
     let (mut pump, ends) = Pump::new(streams, spec)?;
+    let mut running = start(spec, ends, None, pump.screen())?;
+    pump.follow(&mut running)?;
+    running.report(pump)
+}
+
+/// The same with a door: `open` gets its socket before the program starts, and
+/// what it returns is dropped when the program has ended.
+pub fn run_with_door(spec: &Spec, streams: Streams, open: OpenDoor) -> Result<Report, JailError> {
+    let (mut pump, ends) = Pump::new(streams, spec)?;
+    pump.door = Some(open);
     let mut running = start(spec, ends, None, pump.screen())?;
     pump.follow(&mut running)?;
     running.report(pump)
@@ -388,6 +399,7 @@ impl State {
     fn take(&mut self, message: Message, descriptor: Option<OwnedFd>) {
         match message.kind {
             wire::PROXY => self.proxy = descriptor,
+            wire::DOOR => self.door = descriptor,
             wire::TERMINAL => self.terminal = descriptor,
             wire::STARTED => {
                 self.started = true;

@@ -10,19 +10,21 @@
 //! The spawner ends when its caller does: its socket closes. It holds nothing
 //! that a run needs, so runs do not mind.
 
-use crate::child;
+use crate::child::{self, Ready};
+use crate::pool::Pool;
 use crate::request::{Descriptors, Request, usual_filter};
 use crate::run::own;
 use crate::sys::{Errno, Sys, fd, process, security, socket};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Requests that are larger, with a huge environment, are split off directly.
 const REQUEST_BYTES_MAX: usize = 4 << 20;
 /// Length, shape and count of descriptors.
 const HEADER_BYTES: usize = 6;
-/// Pid and errno.
-const REPLY_BYTES: usize = 8;
+/// Pid, errno, and whether something was ready.
+const REPLY_BYTES: usize = 9;
 
 /// The supervisor of a run, as we know it.
 #[derive(Debug)]
@@ -57,12 +59,44 @@ impl Monitor {
     }
 }
 
+/// Runs of this process that could have had namespaces that were made ahead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Starts {
+    /// Those that had.
+    pub ready: u64,
+    /// Those that had to make them.
+    pub fresh: u64,
+}
+
+static READY: AtomicU64 = AtomicU64::new(0);
+static FRESH: AtomicU64 = AtomicU64::new(0);
+
+/// How often the pool of namespaces had what was wanted.
+pub fn starts() -> Starts {
+    Starts { ready: READY.load(Ordering::Relaxed), fresh: FRESH.load(Ordering::Relaxed) }
+}
+
+/// Lets the first run find a spawner, and its namespaces ready. For processes
+/// that will run many things; without it, the second run makes the spawner.
+pub fn warm() {
+    let Ok(mut state) = SPAWNER.lock() else { return };
+    if !matches!(&*state, State::Warm(Some(spawner)) if spawner.maker == maker()) {
+        let made = make().ok().map(|socket| Spawner { socket, maker: maker() });
+        *state = State::Warm(made);
+    }
+}
+
 /// Starts the monitor of a run.
 pub fn launch(request: &Request, descriptors: &Descriptors) -> Sys<Monitor> {
-    if let Some(asked) = ask(request, descriptors) {
-        return asked;
+    let asked = ask(request, descriptors);
+    if Pool::serves(&request.plan, descriptors.join.is_some()) {
+        let ready = matches!(asked, Some(Ok((_, true))));
+        (if ready { &READY } else { &FRESH }).fetch_add(1, Ordering::Relaxed);
     }
-    request.with_prepared(descriptors, |prepared| {
+    if let Some(asked) = asked {
+        return asked.map(|(monitor, _)| monitor);
+    }
+    request.with_prepared(descriptors, Ready::NOTHING, |prepared| {
         // Nothing may be allocated or freed between the split and the child's
         // function: another thread may hold the allocator's lock at that
         // moment, and the child would wait for ever.
@@ -100,7 +134,7 @@ static SPAWNER: Mutex<State> = Mutex::new(State::Cold);
 
 /// Asks the spawner; `None` when the caller must split by itself, and nothing
 /// has been started.
-fn ask(request: &Request, descriptors: &Descriptors) -> Option<Sys<Monitor>> {
+fn ask(request: &Request, descriptors: &Descriptors) -> Option<Sys<(Monitor, bool)>> {
     let mut state = SPAWNER.lock().ok()?;
     let State::Warm(spawner) = &mut *state else {
         *state = State::Warm(None);
@@ -134,14 +168,17 @@ fn send(socket: RawFd, body: &[u8], descriptors: &Descriptors) -> Sys<()> {
     socket::send_whole(socket, body)
 }
 
-fn receive_reply(socket: RawFd) -> Sys<Monitor> {
+/// The monitor, and whether its namespaces were ready.
+fn receive_reply(socket: RawFd) -> Sys<(Monitor, bool)> {
     let mut reply = [0; REPLY_BYTES];
     let (count, list) = socket::receive(socket, &mut reply, libc::MSG_WAITALL)?;
     let pidfd = list.into_iter().flatten().next().map(own);
     let number =
         |at: usize| i32::from_le_bytes([reply[at], reply[at + 1], reply[at + 2], reply[at + 3]]);
     match (count, pidfd) {
-        (REPLY_BYTES, Some(pidfd)) => Ok(Monitor::Spawned { pid: number(0), pidfd }),
+        (REPLY_BYTES, Some(pidfd)) => {
+            Ok((Monitor::Spawned { pid: number(0), pidfd }, reply[8] != 0))
+        }
         (REPLY_BYTES, None) if number(4) != 0 => Err(number(4)),
         _ => Err(libc::EPIPE),
     }
@@ -169,8 +206,13 @@ fn serve(socket: RawFd) -> ! {
     while fd::open(c"/dev/null", libc::O_RDWR, 0).is_ok_and(|fd| fd < 2) {}
     // Ended monitors vanish by themselves.
     process::ignore_children(true);
-    while let Some((request, descriptors)) = receive(socket) {
-        let started = request.with_prepared(&descriptors, |prepared| {
+    let mut pool = Pool::new();
+    loop {
+        fill_while_idle(socket, &mut pool);
+        let Some((request, descriptors)) = receive(socket) else { break };
+        let joins = descriptors.join.is_some();
+        let ready = pool.as_mut().map_or(Ready::NOTHING, |pool| pool.take(&request.plan, joins));
+        let started = request.with_prepared(&descriptors, ready, |prepared| {
             match process::split(0, libc::SIGCHLD) {
                 Ok(None) => {
                     process::ignore_children(false);
@@ -179,11 +221,23 @@ fn serve(socket: RawFd) -> ! {
                 other => other,
             }
         });
-        if reply(socket, started).is_err() {
+        ready.fds().for_each(fd::close);
+        if reply(socket, started, ready != Ready::NOTHING).is_err() {
             break;
         }
     }
     process::exit_now(0)
+}
+
+/// Makes namespaces ahead until somebody asks for something. A run that was
+/// just started has the processors first.
+fn fill_while_idle(socket: RawFd, pool: &mut Option<Pool>) {
+    const QUIET_MS: i32 = 4;
+    let Some(pool) = pool else { return };
+    let mut asked = [libc::pollfd { fd: socket, events: libc::POLLIN, revents: 0 }];
+    while pool.wants_more() && fd::poll(&mut asked, QUIET_MS) == Ok(0) {
+        pool.fill();
+    }
 }
 
 fn receive(socket: RawFd) -> Option<(Request, Descriptors)> {
@@ -202,11 +256,12 @@ fn receive(socket: RawFd) -> Option<(Request, Descriptors)> {
     Some((request, descriptors))
 }
 
-fn reply(socket: RawFd, started: Sys<Option<process::Child>>) -> Sys<()> {
+fn reply(socket: RawFd, started: Sys<Option<process::Child>>, ready: bool) -> Sys<()> {
     let answer = |pid: i32, errno: Errno| {
         let mut bytes = [0; REPLY_BYTES];
         bytes[..4].copy_from_slice(&pid.to_le_bytes());
-        bytes[4..].copy_from_slice(&errno.to_le_bytes());
+        bytes[4..8].copy_from_slice(&errno.to_le_bytes());
+        bytes[8] = u8::from(ready);
         bytes
     };
     match started {

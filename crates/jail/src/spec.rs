@@ -35,6 +35,8 @@ pub struct Spec {
     /// A run that lives on the same top layer: share its files, network and
     /// shared memory instead of building anew.
     pub join: Option<Living>,
+    /// Make a socket inside on which the caller answers; see [`door_path`].
+    pub door: bool,
     /// What to leave behind should the caller die before the run is over.
     pub last_words: Option<LastWords>,
 }
@@ -87,6 +89,13 @@ pub struct Placed {
     /// Whether it can be written.
     pub writable: bool,
 }
+
+/// Where the door of a run is inside. Runs that share a `/run` have one each.
+pub fn door_path(label: &str) -> PathBuf {
+    PathBuf::from(DOORS).join(format!("{label}.sock"))
+}
+
+pub(crate) const DOORS: &str = "/run/fractal";
 
 impl Spec {
     /// Only a top on disk can be shared.

@@ -43,7 +43,7 @@ impl fmt::Debug for CPath {
 pub const SLOTS: usize = 96;
 
 /// An overlay mount.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overlay {
     /// Read-only directories, nearest first.
     pub lowers: Vec<CString>,
@@ -81,7 +81,7 @@ impl Kind {
 
 /// One thing to do on the way into the sandbox.
 #[allow(missing_docs)]
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     /// Cut mount events between this namespace and the host's.
     Private,
@@ -123,6 +123,8 @@ pub enum Step {
     OpenTop { path: CPath },
     /// Listen for the proxy inside and hand the socket to the caller.
     Listen { port: u16 },
+    /// Listen at a path inside and hand the socket to the caller.
+    Door { path: CPath },
     /// Move into the namespaces of a living run, with mounts of our own.
     Join { network: bool },
     /// Wait until the monitor has made the network namespace, which it does
@@ -202,6 +204,13 @@ impl Step {
             Step::Listen { port } => {
                 let fd = sys::socket::listen_loopback(*port)?;
                 crate::wire::Message::of(crate::wire::PROXY).send(slots.control, Some(fd))
+            }
+            Step::Door { path } => {
+                let fd = sys::socket::listen_at(path.as_c())?;
+                let sent =
+                    crate::wire::Message::of(crate::wire::DOOR).send(slots.control, Some(fd));
+                sys::fd::close(fd);
+                sent
             }
             Step::Join { network } => join(&slots.living, *network),
             // Carried out by init, which holds the channel.
@@ -348,6 +357,7 @@ impl fmt::Display for Step {
             Step::ActAs { uid, gid } => write!(f, "make files as {uid}:{gid} from here on"),
             Step::OpenTop { path } => write!(f, "hand {path} to the caller"),
             Step::Listen { port } => write!(f, "listen on 127.0.0.1:{port} for the proxy"),
+            Step::Door { path } => write!(f, "listen on {path} and hand it to the caller"),
             Step::Join { .. } => write!(f, "join the namespaces of a living run"),
             Step::Meet => write!(f, "join the network namespace"),
             Step::Optional(step) => write!(f, "{step} (if possible)"),

@@ -9,6 +9,8 @@ use std::os::fd::RawFd;
 
 /// init → caller: the proxy's listening socket.
 pub const PROXY: u32 = 2;
+/// init → caller: the door's listening socket.
+pub const DOOR: u32 = 14;
 /// init → caller: the terminal's master.
 pub const TERMINAL: u32 = 3;
 /// init → caller: a step failed; a = index, b = errno.

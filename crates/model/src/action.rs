@@ -270,6 +270,10 @@ pub struct Run {
     /// How it runs; by default as the sandbox's template says.
     #[serde(default)]
     pub world: Option<World>,
+    /// Give the program a door: a socket and a key by which it forks, runs and
+    /// promotes below its own sandbox.
+    #[serde(default)]
+    pub door: bool,
 }
 
 /// Where a run's program lives. Both report the same changes, so that a

@@ -16,6 +16,7 @@ mod id;
 mod key;
 mod merge;
 mod path;
+mod percent;
 mod policy;
 mod promotion;
 pub mod rank;
@@ -45,6 +46,7 @@ pub use id::{Id, Name};
 pub use key::{KEY_TTL_MS, Key, KeyMade, KeyVerb, ROLE_NAMES, Reach, Role, Scope};
 pub use merge::{ThreeWay, three_way};
 pub use path::{SandboxPath, TypedPath};
+pub use percent::decode_percent;
 pub use policy::{Limits, Network, Policy, Tier, Verb, Wider};
 pub use promotion::{
     Applied, Conflict, Form, Guard, GuardReply, LeftOut, Promote, PromoteReply, Verdict,

@@ -28,13 +28,16 @@ pub enum Door {
     Socket { is_owner: bool },
     /// A port.
     Port { peer: IpAddr },
+    /// The door of a run, from inside.
+    Inside,
 }
 
-/// Finds out to whom a token belongs. The engine's keys are one way; an
-/// embedding program may add another, say one that verifies signed tokens.
+/// Finds out to whom a token belongs. The engine's keys are one way, signed
+/// tokens ([`crate::Tokens`]) another; an embedding program may add its own.
 pub trait Authenticate: Send + Sync {
     /// `None` when the token is none of its kind, an error when it is and
-    /// does not hold.
+    /// does not hold: its message is for the log and the journal, and never
+    /// for whoever sent the token.
     fn authenticate(&self, token: &str) -> Option<fractal::Result<Key>>;
 }
 
@@ -80,6 +83,9 @@ impl Asker {
         state: &crate::state::State,
         needs_settings: bool,
     ) -> fractal::Result<Caller> {
+        if let Some(grant) = &state.inside {
+            return Ok(grant.caller());
+        }
         let Owner { directory, who, environment, user_file } = &*self.owner;
         let user_file = user_file.as_deref().or(state.project.user_file.as_deref());
         let config = match needs_settings {
@@ -137,12 +143,17 @@ async fn admit(state: &Shared, door: Option<Door>, headers: &HeaderMap) -> Resul
 async fn by_key(state: &Shared, door: Door, token: String) -> Result<Asker, Failure> {
     let peer = match door {
         Door::Port { peer } => Some(peer),
-        Door::Socket { .. } => None,
+        Door::Socket { .. } | Door::Inside => None,
     };
     let gauges = &state.doorkeeper.gauges;
     let shared = state.clone();
     let found = tokio::task::spawn_blocking(move || look_up(&shared, &token)).await;
     let found = found.map_err(|_| Error::internal("looking up a key failed"))?;
+    let own = state.inside.as_ref().map(|grant| grant.key.id);
+    let found = found.and_then(|key| match own.is_some_and(|own| own != key.id) {
+        true => Err(Error::denied("this door has another key")),
+        false => Ok(key),
+    });
     match found {
         Ok(key) => {
             gauges.request(&key)?;
@@ -157,9 +168,17 @@ async fn by_key(state: &Shared, door: Door, token: String) -> Result<Asker, Fail
 }
 
 fn look_up(state: &Shared, token: &str) -> fractal::Result<Key> {
-    let others = state.doorkeeper.providers.iter();
-    let found = others.filter_map(|provider| provider.authenticate(token)).next();
-    found.unwrap_or_else(|| state.engine.authenticate(token))
+    let mut others = state.doorkeeper.providers.iter();
+    match others.find_map(|provider| provider.authenticate(token)) {
+        None => state.engine.authenticate(token),
+        Some(Ok(key)) => Ok(key),
+        Some(Err(why)) => {
+            tracing::debug!("a token was refused: {}", why.message);
+            state.engine.record_unknown(&why.message);
+            // In one voice, whatever was wrong with it.
+            Err(Error::denied("this token does not hold"))
+        }
+    }
 }
 
 /// The secret in `Authorization: Bearer …` or `X-API-Key: …`.

@@ -15,6 +15,7 @@ mod extract;
 mod failure;
 mod handed;
 mod idempotent;
+mod inside;
 mod limits;
 mod listen;
 mod mcp;
@@ -28,12 +29,15 @@ mod state;
 mod stream;
 mod terminal;
 mod tls;
+mod tokens;
 mod work;
 
 pub use admission::Budget;
 pub use asker::Authenticate;
+pub use inside::open_doors;
 pub use serve::{Settings, serve, serve_mcp};
 pub use tls::TlsFiles;
+pub use tokens::Tokens;
 
 /// The description of the interface as it is served.
 pub fn openapi() -> serde_json::Value {

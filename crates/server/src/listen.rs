@@ -24,6 +24,7 @@ use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 
 const CONNECTIONS_MAX: usize = 2048;
+const CONNECTIONS_INSIDE_MAX: usize = 128;
 const HEADER_TIME: Duration = Duration::from_secs(10);
 const HEADER_BYTES_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 64;
@@ -152,6 +153,43 @@ impl Accept for UnixListener {
         let (stream, _) = self.accept().await?;
         let is_owner = is_owner(&stream);
         Ok((stream, Door::Socket { is_owner }))
+    }
+}
+
+/// A socket that was made inside a run.
+struct Inside(UnixListener);
+
+impl Accept for Inside {
+    type Stream = UnixStream;
+    type Raw = UnixStream;
+
+    fn greet(&self, raw: UnixStream) -> impl Future<Output = Option<UnixStream>> + Send + 'static {
+        std::future::ready(Some(raw))
+    }
+
+    async fn next(&self) -> std::io::Result<(UnixStream, Door)> {
+        let (stream, _) = self.0.accept().await?;
+        Ok((stream, Door::Inside))
+    }
+}
+
+/// Takes connections of the program inside until told to stop; then answers
+/// have so long to be taken.
+pub async fn accept_inside(
+    listener: UnixListener,
+    router: Router,
+    mut stopped: watch::Receiver<bool>,
+    closing: Duration,
+) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_INSIDE_MAX));
+    let serving = accept(Inside(listener), router, room, stopped.clone());
+    let late = async {
+        let _ = stopped.changed().await;
+        tokio::time::sleep(closing).await;
+    };
+    tokio::select! {
+        () = serving => (),
+        () = late => (),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Numbers for Prometheus. Labels come from closed lists, so that nobody who
 //! asks can make the page longer.
 
-use fractal::Reply;
 use fractal::model::{Outcome, Verdict};
+use fractal::{Reply, Starts};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,6 +69,7 @@ pub struct Now {
     pub records: u64,
     pub active: u64,
     pub waiting: u64,
+    pub starts: Starts,
 }
 
 fn bump<K: Ord>(counts: &Counts<K>, key: K) {
@@ -117,6 +118,10 @@ impl Metrics {
         }
         head(&mut out, "fractal_records_total", "Records in the journal.", "counter");
         line(&mut out, "fractal_records_total", now.records);
+        let name = "fractal_pool_starts_total";
+        head(&mut out, name, "Starts by whether the pool had namespaces for them.", "counter");
+        line(&mut out, &format!("{name}{{namespaces=\"ready\"}}"), now.starts.ready);
+        line(&mut out, &format!("{name}{{namespaces=\"fresh\"}}"), now.starts.fresh);
         self.write_counters(&mut out);
         self.request_time.write(&mut out, "fractal_request_seconds", "Time until an answer.");
         self.start_time.write(

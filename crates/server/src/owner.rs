@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::state::Project;
 use axum::http::{HeaderMap, HeaderValue};
 use fractal::Error;
-use fractal::model::Name;
+use fractal::model::{Name, decode_percent};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ fn path_of(value: &HeaderValue) -> PathBuf {
 }
 
 fn read_environment(text: &[u8]) -> Option<Environment> {
-    let bytes = decode(text)?;
+    let bytes = decode_percent(text)?;
     if bytes.is_empty() {
         return Some(Vec::new());
     }
@@ -94,29 +94,6 @@ fn read_environment(text: &[u8]) -> Option<Environment> {
         Some((own(&piece[..at]), own(&piece[at + 1..])))
     };
     pieces.map(pair).collect()
-}
-
-fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let [first, others @ ..] = rest {
-        match (first, others) {
-            (b'%', [high, low, others @ ..]) => {
-                bytes.push(digit(*high)? * 16 + digit(*low)?);
-                rest = others;
-            }
-            (b'%', _) => return None,
-            (byte, others) => {
-                bytes.push(*byte);
-                rest = others;
-            }
-        }
-    }
-    Some(bytes)
-}
-
-fn digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::limits::Gauges;
 use crate::listen::{self, Listeners};
 use crate::state::{Project, Shared, State};
 use crate::tls::{Tls, TlsFiles};
-use crate::{idempotent, mcp, openapi, routes};
+use crate::{idempotent, inside, mcp, routes};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use fractal::{Engine, Error, Result};
@@ -103,6 +103,7 @@ async fn serve_on(
     ready: impl FnOnce(&[SocketAddr]),
 ) -> Result<()> {
     let tls = settings.tls.clone().map(Tls::load).transpose()?;
+    engine.warm();
     let mut listeners = Listeners::open(settings.socket.as_deref(), &settings.listen).await?;
     let handed = settings.run_socket.as_deref().map(handed::Listener::open).transpose()?;
     let addresses = listeners.addresses();
@@ -162,15 +163,16 @@ fn state(engine: Engine, settings: Settings, addresses: &[SocketAddr]) -> Shared
         environment: settings.environment,
         user_file: settings.user_file,
     };
-    let document = openapi::document(&routes::all().operations).to_string();
     let admission = Admission::new(settings.budget);
-    let mut state = State::new(Arc::new(engine), project, doorkeeper, admission, document);
+    let engine = Arc::new(engine);
+    inside::open_doors(&engine);
+    let mut state = State::new(engine, project, doorkeeper, admission);
     state.mcp_fixtures = settings.mcp_fixtures;
     Arc::new(state)
 }
 
 /// Names are looked at first, then who asks; everybody may see `open`.
-fn router(state: Shared) -> Result<Router> {
+pub(crate) fn router(state: Shared) -> Result<Router> {
     let known = routes::known().router;
     let known = known
         .merge(mcp::router(state.clone())?)

@@ -7,8 +7,8 @@ use crate::metrics::Metrics;
 use fractal::Engine;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 /// Handed to every handler; cheap to clone.
 pub type Shared = Arc<State>;
@@ -21,8 +21,10 @@ pub struct State {
     pub admission: Admission,
     pub answers: Answers,
     pub metrics: Metrics,
-    /// The description of the interface, written once.
-    pub openapi: String,
+    /// The description of the interface, written when somebody asks for it.
+    pub openapi: LazyLock<String>,
+    /// The run whose door this is, where it is one.
+    pub inside: Option<fractal::Grant>,
     /// Whether agents see what the protocol's conformance suite looks for.
     pub mcp_fixtures: bool,
     ending: AtomicBool,
@@ -42,7 +44,6 @@ impl State {
         project: Project,
         doorkeeper: Doorkeeper,
         admission: Admission,
-        openapi: String,
     ) -> State {
         State {
             engine,
@@ -51,7 +52,8 @@ impl State {
             admission,
             answers: Answers::default(),
             metrics: Metrics::default(),
-            openapi,
+            openapi: LazyLock::new(|| crate::openapi().to_string()),
+            inside: None,
             mcp_fixtures: false,
             ending: AtomicBool::new(false),
         }

@@ -6,7 +6,8 @@ use crate::asker::Asker;
 use crate::failure::Failure;
 use crate::state::Shared;
 use fractal::model::Verb;
-use fractal::{Action, Caller, Engine, Error, Reply};
+use fractal::{Action, Caller, Engine, Error, Reply, RunIo};
+use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 /// Carries out an action.
@@ -17,9 +18,35 @@ pub async fn apply(state: &Shared, asker: &Asker, action: Action) -> Result<Repl
         needs_settings: action.needs_settings(),
     };
     let metrics = state.clone();
+    if let (Action::Run(_), Some(_)) = (&action, &state.inside) {
+        return run_while_asked(state, asker, need, action).await;
+    }
     let job = move |engine: &Engine, caller: &Caller| {
         let started = Instant::now();
         let reply = engine.apply(caller, action)?;
+        metrics.metrics.reply(&reply, started.elapsed());
+        Ok(reply)
+    };
+    blocking(state, asker, need, job).await
+}
+
+/// A run behind a door ends when whoever asked for it goes away: nobody else
+/// would come back for it, and it takes of what others behind the door share.
+async fn run_while_asked(
+    state: &Shared,
+    asker: &Asker,
+    need: Need,
+    action: Action,
+) -> Result<Reply, Failure> {
+    let Action::Run(run) = action else { return Err(Error::internal("this is no run").into()) };
+    let lost = |error| Error::internal(format!("cannot follow the caller: {error}"));
+    // Dropped with this future, which goes with its connection.
+    let (_asked, watched) = UnixStream::pair().map_err(lost)?;
+    let metrics = state.clone();
+    let job = move |engine: &Engine, caller: &Caller| {
+        let started = Instant::now();
+        let io = RunIo::told(run.stdin.as_deref()).ending_with(watched.into());
+        let reply = Reply::Run(Box::new(engine.run(caller, run, io)?));
         metrics.metrics.reply(&reply, started.elapsed());
         Ok(reply)
     };
@@ -43,19 +70,15 @@ impl From<Verb> for Need {
 }
 
 impl Need {
-    /// For a sandbox in which nothing runs yet.
-    pub fn new_sandbox() -> Need {
-        Need { verb: Verb::Fork, makes: true, needs_settings: true }
+    /// For a sandbox that is made by this verb. Its template and bounds are
+    /// settings, whatever the verb does without.
+    pub fn making(verb: Verb) -> Need {
+        Need { verb, makes: true, needs_settings: true }
     }
 
     /// For a run that makes its sandbox, or works in one.
     pub fn run(makes: bool) -> Need {
         Need { makes, ..Need::from(Verb::Run) }
-    }
-
-    /// For an archive that becomes a sandbox.
-    pub fn import() -> Need {
-        Need { verb: Verb::Import, makes: true, needs_settings: true }
     }
 }
 

@@ -9,11 +9,13 @@
 
 mod answer;
 pub mod direct;
+mod door;
 mod facts;
 mod http;
 mod peer;
 mod run;
 
+pub use door::Door;
 pub use facts::Facts;
 pub use run::Runs;
 

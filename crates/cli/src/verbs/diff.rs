@@ -1,5 +1,6 @@
 use super::run::staleness;
 use crate::failure::Failure;
+use crate::remote::Door;
 use crate::session::{Session, unexpected};
 use crate::table::{plain, plural};
 use crate::terminal;
@@ -42,6 +43,9 @@ impl Diff {
             return session.print_json(&reply);
         }
         let format = self.format();
+        if let Some(door) = session.door() {
+            return self.through(session, door);
+        }
         // Rust's own standard output writes line by line.
         let mut out = BufWriter::new(File::from(io::stdout().as_fd().try_clone_to_owned()?));
         let (engine, caller) = (session.engine()?, session.caller_without_settings());
@@ -52,6 +56,30 @@ impl Diff {
         }
         remarks(session, &output, format);
         Ok(0)
+    }
+
+    /// The patch, or letters and paths, through the door we are behind.
+    fn through(self, session: &Session, door: &Door) -> Result<u8, Failure> {
+        if self.stat || self.all {
+            session.refuse_inside()?;
+        }
+        let since = self.since;
+        let shown = Action::Show { sandbox: self.sandbox };
+        let Reply::Show(shown) = door.apply(&shown)? else { return Err(unexpected()) };
+        let id = shown.info.id.to_string();
+        if !self.name_status {
+            io::Write::write_all(&mut io::stdout().lock(), &door.patch(&id, since.as_deref())?)?;
+            return Ok(0);
+        }
+        let action = Action::Diff { sandbox: Some(id), since };
+        let Reply::Diff(reply) = door.apply(&action)? else { return Err(unexpected()) };
+        let below = format!("{}/", shown.info.directory.trim_end_matches('/'));
+        let line = |change: &fractal::model::Change| {
+            let letter = &format!("{:?}", change.kind)[..1];
+            let path = change.path.to_string();
+            format!("{letter}\t{}\n", plain(path.strip_prefix(&below).unwrap_or(&path)))
+        };
+        session.print(&reply.changes.iter().map(line).collect::<String>())
     }
 
     fn format(&self) -> DiffFormat {

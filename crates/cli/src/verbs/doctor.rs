@@ -1,6 +1,7 @@
 use crate::failure::Failure;
-use crate::session::Session;
-use fractal::{Code, Diagnosis};
+use crate::remote::Door;
+use crate::session::{Session, unexpected};
+use fractal::{Action, Code, Diagnosis, Reply};
 
 /// Check what this machine offers and whether the state directory is sound
 ///
@@ -16,6 +17,9 @@ pub struct Doctor {
 
 impl Doctor {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
+        if let Some(door) = session.door() {
+            return inside(session, door);
+        }
         // Warns of settings that cannot be read.
         session.sound_config();
         let home = session.home()?;
@@ -29,6 +33,21 @@ impl Doctor {
         }
         Ok(status)
     }
+}
+
+/// In a sandbox the machine is not ours to look at: what counts is the door.
+fn inside(session: &Session, door: &Door) -> Result<u8, Failure> {
+    let Reply::Show(shown) = door.apply(&Action::Show { sandbox: None })? else {
+        return Err(unexpected());
+    };
+    let name = &shown.info.name;
+    if session.json {
+        return session.print_json(&serde_json::json!({ "door": true, "sandbox": name }));
+    }
+    session.print(&format!(
+        "{}runs are possible, below `{name}`\n",
+        line(true, &format!("door: it answers, you are in `{name}`"))
+    ))
 }
 
 /// Whether a server is asked, where there is a socket of one.

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::inside::only_for_new;
 use crate::session::Session;
 use fractal::Error;
+use std::sync::Arc;
 
 /// Open a shell in a sandbox
 ///
@@ -20,6 +21,9 @@ pub struct Enter {
     /// Make the new sandbox from this template
     #[arg(long, env = "FRACTAL_TEMPLATE", value_name = "NAME", hide_env_values = true)]
     template: Option<String>,
+    /// Give the shell a door: `fractal` works inside, below this sandbox
+    #[arg(long)]
+    door: bool,
     #[command(flatten)]
     bounds: Bounds,
 }
@@ -43,8 +47,9 @@ impl Enter {
             sandbox: self.sandbox,
             name: self.name,
             template: self.template,
+            door: self.door,
             ..fractal::Run::default()
         };
-        carry_out(session, &session.engine()?, &session.caller()?, run, Style::default())
+        carry_out(session, &Arc::new(session.engine()?), &session.caller()?, run, Style::default())
     }
 }

@@ -39,7 +39,7 @@ impl Py {
         }
         let style = Style { verbose: self.with.verbose, ..Style::default() };
         let run = self.with.run(command(self.command, self.words)?, session)?;
-        carry_out(session, &session.engine()?, &session.caller()?, run, style)
+        carry_out(session, &std::sync::Arc::new(session.engine()?), &session.caller()?, run, style)
     }
 }
 

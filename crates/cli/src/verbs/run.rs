@@ -1,14 +1,15 @@
 use crate::bounds::Bounds;
 use crate::failure::Failure;
 use crate::inside::{Inside, Target, Where};
-use crate::remote::{Refused, direct};
-use crate::session::Session;
+use crate::remote::{Door, Refused, direct};
+use crate::session::{Session, unexpected};
 use crate::table::{plain, plural};
 use fractal::model::{Outcome, Tier, format_duration_ms};
-use fractal::{Caller, Engine, Error, RunIo, RunReply};
+use fractal::{Action, Caller, Engine, Error, Reply, RunIo, RunReply};
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 /// Run a program in an isolated clone of this machine
 ///
@@ -28,6 +29,9 @@ pub struct Run {
     inside: Inside,
     #[command(flatten)]
     place: Where,
+    /// Give the program a door: `fractal` works inside, below this sandbox
+    #[arg(long)]
+    door: bool,
     /// Give the program a terminal (the default when input and output are one)
     #[arg(short, long)]
     tty: bool,
@@ -53,15 +57,22 @@ impl Run {
         let run = self.target.of(fractal::Run {
             command: self.command,
             world: self.place.world(),
+            door: self.door,
             ..self.inside.run(&self.bounds, session)?
         });
         let style = Style { tty: self.tty, interactive: self.interactive, verbose: self.verbose };
+        if let Some(door) = session.door() {
+            if self.explain || self.tty {
+                session.refuse_inside()?;
+            }
+            return through(session, door, run, style);
+        }
         if !self.explain
             && let Some(reply) = by_server(session, &run, style)?
         {
             return answer(session, &reply, run.sandbox.is_none(), style);
         }
-        let (engine, caller) = (session.engine_for_run()?, session.caller()?);
+        let (engine, caller) = (Arc::new(session.engine_for_run()?), session.caller()?);
         if self.explain {
             return explain(session, &engine, &caller, &run);
         }
@@ -86,6 +97,29 @@ fn explain(
     session.print(&steps.iter().map(|step| format!("{}\n", plain(step))).collect::<String>())
 }
 
+/// Asks for a run through the door of the sandbox we are in. What it writes
+/// comes when it is over; it reads our input only if that was asked for, since
+/// all of that has to be read before it starts.
+fn through(
+    session: &Session,
+    door: &Door,
+    mut run: fractal::Run,
+    style: Style,
+) -> Result<u8, Failure> {
+    if style.interactive {
+        run.stdin = Some(read_stdin("input")?);
+    }
+    if run.cwd.is_none() {
+        run.cwd = Some(session.absolute(".")?);
+    }
+    let is_new = run.sandbox.is_none();
+    let Reply::Run(mut reply) = door.apply(&Action::Run(run))? else { return Err(unexpected()) };
+    if !session.json {
+        session.print(&std::mem::take(&mut reply.stdout))?;
+    }
+    answer(session, &reply, is_new, style)
+}
+
 /// How a run meets the person who started it.
 #[derive(Clone, Copy, Default)]
 pub struct Style {
@@ -97,11 +131,15 @@ pub struct Style {
 /// Runs, answers and gives the program's exit status.
 pub fn carry_out(
     session: &Session,
-    engine: &Engine,
+    engine: &Arc<Engine>,
     caller: &Caller,
     run: fractal::Run,
     style: Style,
 ) -> Result<u8, Failure> {
+    #[cfg(feature = "server")]
+    if run.door {
+        fractal_server::open_doors(engine);
+    }
     let is_new = run.sandbox.is_none();
     let reply = engine.run(caller, run, io_for(session, style)?)?;
     answer(session, &reply, is_new, style)

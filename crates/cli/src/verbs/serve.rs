@@ -30,6 +30,10 @@ pub struct Serve {
     /// The certificate's private key (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    /// Also let in whoever has a token (JWT) signed by an issuer that this
+    /// file names; docs/guide/tokens.md tells what stands in it
+    #[arg(long, value_name = "FILE", env = "FRACTAL_TOKENS", hide_env_values = true)]
+    tokens: Option<PathBuf>,
     /// Where the socket is [default: server.sock in the state directory]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -105,9 +109,11 @@ impl Serve {
         let engine = session.engine()?;
         // A broken file is told of now, not with the first request.
         let caller = session.caller()?;
+        let providers = self.tokens.clone().map(|file| tokens(session, file)).transpose()?;
         let settings = fractal_server::Settings {
             socket,
             run_socket,
+            providers: providers.into_iter().collect(),
             ..self.settings(session, caller.environment)
         };
         let scheme = if settings.tls.is_some() { "https" } else { "http" };
@@ -152,6 +158,17 @@ impl Serve {
             mcp_fixtures: self.mcp_fixtures,
         }
     }
+}
+
+/// Whose tokens let somebody in.
+#[cfg(feature = "server")]
+fn tokens(
+    session: &Session,
+    file: PathBuf,
+) -> Result<std::sync::Arc<dyn fractal_server::Authenticate>, Error> {
+    let directory = session.directory().to_path_buf();
+    let tokens = fractal_server::Tokens::load(file, directory, crate::session::user_file())?;
+    Ok(std::sync::Arc::new(tokens))
 }
 
 /// Says where the server is, once it is there.

@@ -51,7 +51,7 @@ impl Sh {
         let (is_new, verbose) = (self.with.is_new(), self.with.verbose);
         let command = ["sh", "-c", &script].map(str::to_owned).into_iter().chain(words).collect();
         let mut run = self.with.run(command, session)?;
-        let (engine, caller) = (session.engine()?, session.caller()?);
+        let (engine, caller) = (std::sync::Arc::new(session.engine()?), session.caller()?);
         let style = Style { verbose, ..Style::default() };
         if !typed {
             return carry_out(session, &engine, &caller, run, style);

@@ -4,6 +4,8 @@ mod attempts;
 mod bad_input;
 mod contract;
 mod copied;
+#[cfg(feature = "server")]
+mod door;
 mod help;
 mod json;
 mod keys;

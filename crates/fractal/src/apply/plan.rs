@@ -227,20 +227,8 @@ impl From<Bytes> for String {
 impl TryFrom<String> for Bytes {
     type Error = String;
     fn try_from(text: String) -> std::result::Result<Bytes, String> {
-        let mut bytes = Vec::with_capacity(text.len());
-        let mut rest = text.as_bytes();
-        while let Some((first, after)) = rest.split_first() {
-            rest = after;
-            if *first != b'%' {
-                bytes.push(*first);
-                continue;
-            }
-            let digits = rest.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-            let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-            bytes.push(byte.ok_or_else(|| format!("`{text}` breaks off after a %"))?);
-            rest = &rest[2..];
-        }
-        Ok(Bytes(bytes))
+        let bytes = fractal_model::decode_percent(text.as_bytes());
+        bytes.map(Bytes).ok_or_else(|| format!("`{text}` breaks off after a %"))
     }
 }
 

@@ -28,6 +28,7 @@ pub fn drop(engine: &Engine, caller: &Caller, selectors: &[String], force: bool)
         }
     }
     rows.iter().try_for_each(refuse_stage)?;
+    rows.iter().try_for_each(|row| engine.refuse_own(caller, row, "drop"))?;
     for row in &rows {
         drop_row(engine, caller, row)?;
         dropped.push(row.name.clone());

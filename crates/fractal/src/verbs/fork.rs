@@ -26,6 +26,7 @@ pub fn fork(
     let &Asked { ask, network, ttl_ms, world } = asked;
     let parent = engine.find(caller, selector)?;
     refuse_wider(&parent.name, &caller.policy.meet(&parent.policy), ask, network)?;
+    engine.require_room_below(caller)?;
     let id = new_id();
     let name = name
         .map(Name::parse)
@@ -38,7 +39,8 @@ pub fn fork(
     let template = template_for(&parent, world)?;
     engine.require_child_within(caller, &template)?;
     // A stage is for ever, a fork of it is not.
-    let ttl_of_parent = match is_stage(&parent) {
+    // Nor is one of a sandbox that goes with its run.
+    let ttl_of_parent = match is_stage(&parent) || parent.ttl_ms == Some(0) {
         true => Some(caller.config.ttl_ms()?),
         false => parent.ttl_ms,
     };

@@ -4,7 +4,7 @@
 //! is bounded by the caller who makes it, and a caller sees and ends only keys
 //! whose reach is within its own.
 
-use crate::{Caller, Engine, Template, record};
+use crate::{Caller, Engine, Template, doorway, record};
 use fractal_model::{
     Code, Error, Id, KEY_TTL_MS, Key, KeyMade, KeyVerb, Name, Policy, Reach, Reply, Result, Role,
     Scope, Verb, hash_secret, write_secret,
@@ -139,7 +139,7 @@ fn read_scope(
     }
 }
 
-fn create(engine: &Engine, caller: &Caller, key: Key) -> Result<KeyMade> {
+pub(crate) fn create(engine: &Engine, caller: &Caller, key: Key) -> Result<KeyMade> {
     let sandbox_of = |scope: &Scope| match scope {
         Scope::Sandbox(id) => engine.store.sandbox(*id),
         _ => Ok(None),
@@ -196,6 +196,8 @@ fn new_secret(id: Id) -> String {
 /// Keys whose reach is within the caller's, oldest first.
 fn visible(engine: &Engine, caller: &Caller) -> Result<Vec<KeyRow>> {
     let mut list = engine.store.keys()?;
+    // Every run with a door has had one, and nobody looks for them.
+    list.retain(|row| row.key.revoked_ms.is_none() || !doorway::is_doors(&row.key));
     let mut kept = Vec::new();
     for row in list.drain(..) {
         if is_within(engine, caller, &row.key.reach())? {
@@ -271,13 +273,17 @@ fn rotate(engine: &Engine, caller: &Caller, text: &str, grace_ms: Option<u64>) -
 /// Twice is no error: it is over either way.
 fn revoke(engine: &Engine, caller: &Caller, text: &str) -> Result<Key> {
     let row = find(engine, caller, text)?;
-    let now = now_ms();
-    let mut body = record(caller, "key", None);
-    body.detail = json!({ "verb": "revoke", "key": row.key.id, "name": row.key.name });
-    engine.store.transact(|tx| match tx.revoke_key(row.key.id, now)? {
-        true => tx.append(body).map(drop),
-        false => Ok(()),
-    })?;
+    end(engine, caller, row.key.id, &row.key.name)?;
     let ended = engine.store.key(row.key.id)?.map(|row| row.key);
     ended.ok_or_else(|| Error::internal("a key that was revoked is gone"))
+}
+
+/// Ends a key, once.
+pub(crate) fn end(engine: &Engine, caller: &Caller, id: Id, name: &str) -> Result<()> {
+    let mut body = record(caller, "key", None);
+    body.detail = json!({ "verb": "revoke", "key": id, "name": name });
+    Ok(engine.store.transact(|tx| match tx.revoke_key(id, now_ms())? {
+        true => tx.append(body).map(drop),
+        false => Ok(()),
+    })?)
 }

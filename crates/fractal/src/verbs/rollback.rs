@@ -19,6 +19,7 @@ pub fn rollback(
 ) -> Result<SandboxInfo> {
     let mut row = engine.find(caller, selector)?;
     stages::refuse_write(&row, "roll back")?;
+    engine.refuse_own(caller, &row, "roll back")?;
     target(engine, &row, to)?;
     let start = Instant::now();
     loop {

@@ -2,6 +2,8 @@
 
 use crate::world::{World, shell};
 use fractal::Run;
+use fractal::model::{Network, Tier};
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -28,6 +30,7 @@ fn child_with_a_spawner_of_its_own() {
             }
             assert_eq!(ours(std::process::id()).len(), 1, "a new one was made");
         }
+        "take what is ready" => take_what_is_ready(&world),
         _ => {
             let command = shell("echo up; exec sleep 1000");
             std::thread::scope(|scope| {
@@ -47,6 +50,52 @@ fn child_with_a_spawner_of_its_own() {
             });
         }
     }
+}
+
+/// Several at once, so that no number of a namespace comes back meanwhile.
+fn take_what_is_ready(world: &World) {
+    const RUNS: usize = 6;
+    let links = "readlink /proc/self/ns/net /proc/self/ns/user; ls /proc/self/fd; sleep 0.3";
+    let run = |script: &str, network| {
+        let run = Run { command: shell(script), discard: true, network, ..Run::default() };
+        world.run(run).unwrap().stdout
+    };
+    world.engine.warm();
+    // Time for the spawner to make them.
+    std::thread::sleep(Duration::from_millis(500));
+    let before = fractal::starts();
+    let mut seen = BTreeSet::from([here("net"), here("user")]);
+    std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..RUNS).map(|_| scope.spawn(|| run(links, None))).collect();
+        for output in runs.into_iter().map(|run| run.join().unwrap()) {
+            let (namespaces, fds): (Vec<&str>, Vec<&str>) =
+                output.lines().partition(|line| line.contains('['));
+            assert_eq!(namespaces.len(), 2, "{output}");
+            for namespace in namespaces {
+                assert!(seen.insert(namespace.to_owned()), "{namespace} is another's");
+            }
+            // The directory that is being listed is the fourth.
+            assert_eq!(fds, ["0", "1", "2", "3"], "nothing else is open inside");
+        }
+    });
+    let after = fractal::starts();
+    let (ready, fresh) = (after.ready - before.ready, after.fresh - before.fresh);
+    if world.engine.strongest_tier() >= Some(Tier::Masked) {
+        assert_eq!(ready + fresh, RUNS as u64);
+        assert!(ready > 0, "nothing was ready, {fresh} were made");
+    } else {
+        assert_eq!((ready, fresh), (0, 0), "a user's run makes all of its namespaces at once");
+    }
+    // Whoever makes a network namespace comes back from it.
+    let host = run("readlink /proc/self/ns/net", Some(Network::Host));
+    assert_eq!(host.trim(), here("net"));
+    let loopback = run("cat /sys/class/net/lo/flags || echo 0x9", None);
+    assert_eq!(loopback.trim(), "0x9", "up, and a loopback");
+}
+
+/// A namespace of this process.
+fn here(kind: &str) -> String {
+    std::fs::read_link(format!("/proc/self/ns/{kind}")).unwrap().display().to_string()
 }
 
 fn environment(pid: impl std::fmt::Display) -> Option<Vec<u8>> {
@@ -97,6 +146,12 @@ fn child(part: &str) -> Child {
 #[test]
 fn runs_go_on_when_the_spawner_is_killed() {
     let output = child("kill the spawner").wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn every_run_has_namespaces_of_its_own_also_those_made_ahead() {
+    let output = child("take what is ready").wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 

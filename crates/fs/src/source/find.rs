@@ -16,7 +16,7 @@ use crate::glob::matches;
 use crate::name::NAME_BYTES_MAX;
 use crate::view::Vfs;
 use bytes::Bytes;
-use fractal_model::{EntryKind, SandboxPath};
+use fractal_model::{EntryKind, SandboxPath, decode_percent};
 
 /// The file beside the questions that tells how to ask.
 const HELP: &[u8] = b"HELP";
@@ -126,8 +126,8 @@ impl Question {
             };
             let equals = term.iter().position(|byte| *byte == b'=');
             let equals = equals.ok_or_else(|| bad("there is no `=`"))?;
-            let value =
-                decode(&term[equals + 1..]).ok_or_else(|| bad("a `%` without two digits"))?;
+            let value = decode_percent(&term[equals + 1..])
+                .ok_or_else(|| bad("a `%` without two digits"))?;
             match &term[..equals] {
                 b"name" => question.name = Some(value),
                 b"path" => question.path = Some(value),
@@ -152,24 +152,6 @@ impl Question {
         }
         Ok(question)
     }
-}
-
-/// `%XX` as the byte it stands for.
-fn decode(value: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(value.len());
-    let mut rest = value;
-    while let Some((byte, after)) = rest.split_first() {
-        rest = after;
-        if *byte != b'%' {
-            out.push(*byte);
-            continue;
-        }
-        let (digits, after) = rest.split_at_checked(2)?;
-        let digits = std::str::from_utf8(digits).ok()?;
-        out.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = after;
-    }
-    Some(out)
 }
 
 /// `+10k`, `-3M`, `512`.

@@ -13,6 +13,10 @@ pub(super) fn init(prepared: &Prepared<'_>, user_namespace: RawFd, living: Held)
     fd::close(prepared.sync.0);
     // A terminal of the host, which nobody inside may ever hold.
     prepared.screen.into_iter().for_each(fd::close);
+    if prepared.ready.network >= 0 {
+        // It comes again with the monitor's message.
+        fd::close(prepared.ready.network);
+    }
     security::set_name(c"fractal-init");
     let rootless = user_namespace == -1;
     let _ = security::die_with_parent();

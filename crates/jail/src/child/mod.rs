@@ -11,12 +11,14 @@ mod deputy;
 mod freeze;
 mod init;
 mod monitor;
+mod namespaces;
 mod program;
 mod screen;
 mod text;
 mod visitors;
 
 pub use monitor::monitor;
+pub use namespaces::{Ready, map_users, new_network};
 pub(crate) use text::PathBuffer;
 
 use crate::plan::Plan;
@@ -64,6 +66,8 @@ pub struct Prepared<'a> {
     /// Channel through which the program hands init the calls that it must
     /// answer: init's end, the program's end.
     pub door: Option<(RawFd, RawFd)>,
+    /// Namespaces that need not be made any more.
+    pub ready: Ready,
     /// Sorted descriptors that outlive the first clone.
     pub keep: &'a [RawFd],
     /// When the run must be over, on the monotonic clock.

@@ -1,12 +1,12 @@
 //! The monitor: on the host, from start to clean-up.
 
 use super::init::init;
+use super::namespaces::{map_users, new_network, write_maps};
 use super::screen::Screen;
-use super::text::{PathBuffer, TextBuffer};
+use super::text::PathBuffer;
 use super::visitors::{VISITORS_MAX, Visitors};
 use super::{Failure, Held, Prepared, WHY_ASKED, WHY_ENDED, WHY_TIME, usage_cpu_us};
-use crate::plan::{Mapping, SHIFT_BASE, SHIFT_COUNT};
-use crate::step::{Slots, Step};
+use crate::plan::Mapping;
 use crate::sys::{Errno, Sys, fd, process, security};
 use crate::wire::{self, Fence, Message};
 use std::ffi::CStr;
@@ -61,6 +61,9 @@ fn start_init(prepared: &Prepared<'_>) -> Result<(process::Child, Held), Failure
         }
         return split_init(prepared, -1);
     }
+    if prepared.ready.user >= 0 {
+        return split_init(prepared, prepared.ready.user);
+    }
     // A user namespace needs a process in it while its maps are written. That
     // one is not waited for before init is on its way: its last moments would
     // be a good part of the whole start.
@@ -110,7 +113,11 @@ fn equip(
     }
     let mut network = None;
     if let Some(steps) = &prepared.plan.network {
-        let made = new_network(steps).map_err(at(Fence::Namespaces))?;
+        // The monitor has no use for a network, and may move into a new one.
+        let made = match prepared.ready.network {
+            -1 => new_network(steps).map_err(at(Fence::Namespaces))?,
+            ready => ready,
+        };
         fd::close(held[3]);
         held[3] = made;
         network = Some(made);
@@ -124,40 +131,6 @@ fn hold(pid: i32) -> Held {
     const FILES: [&[u8]; 5] = [b"ns/user", b"ns/ipc", b"ns/uts", b"ns/net", b"ns/mnt"];
     let mut path = PathBuffer::new();
     FILES.map(|file| fd::open(path.proc(pid, file), libc::O_RDONLY, 0).unwrap_or(-1))
-}
-
-/// Moves the monitor, who has no use for a network, into a new network
-/// namespace and furnishes it.
-fn new_network(steps: &[Step]) -> Sys<RawFd> {
-    process::unshare(libc::CLONE_NEWNET)?;
-    let mut slots = Slots::new(-1, -1, [-1; 5]);
-    steps.iter().try_for_each(|step| step.execute(&mut slots))?;
-    fd::open(c"/proc/self/ns/net", libc::O_RDONLY, 0)
-}
-
-/// Writes the maps of the user namespace that a process is in, and opens it.
-fn map_users(pid: i32, mapping: Mapping) -> Result<RawFd, Failure> {
-    write_maps(pid, mapping).map_err(|errno| (Fence::Maps, errno))?;
-    let mut path = PathBuffer::new();
-    let opened = fd::open(path.proc(pid, b"ns/user"), libc::O_RDONLY, 0);
-    opened.map_err(|errno| (Fence::UserNamespace, errno))
-}
-
-fn write_maps(pid: i32, mapping: Mapping) -> Sys<()> {
-    let mut path = PathBuffer::new();
-    let (uids, gids) = match mapping {
-        Mapping::Shifted => ((0, SHIFT_BASE, SHIFT_COUNT), (0, SHIFT_BASE, SHIFT_COUNT)),
-        Mapping::Same => ((0, 0, u32::MAX), (0, 0, u32::MAX)),
-        Mapping::Own { uid, gid } => {
-            // Without this an unprivileged process may not map groups.
-            fd::write_file(path.proc(pid, b"setgroups"), b"deny")?;
-            ((uid, uid, 1), (gid, gid, 1))
-        }
-        Mapping::None => return Ok(()),
-    };
-    let mut line = TextBuffer::<64>::new();
-    fd::write_file(path.proc(pid, b"uid_map"), line.map_line(uids))?;
-    fd::write_file(path.proc(pid, b"gid_map"), line.map_line(gids))
 }
 
 /// Makes the groups with their limits; init joins them by itself.

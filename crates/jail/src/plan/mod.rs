@@ -123,7 +123,7 @@ impl Plan {
             tier: spec.tier,
             namespaces: namespaces(spec),
             network: match monitor_makes_network(spec) {
-                true => Some(new_network()?),
+                true => Some(network_steps()?),
                 false => None,
             },
             mapping,
@@ -202,6 +202,7 @@ fn joining(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> {
     if spec.tier == Tier::Masked {
         steps.extend(clone::masked_proc(facts)?);
     }
+    steps.extend(door(spec)?);
     if spec.tier != Tier::Rootless {
         steps.push(Step::Meet);
     }
@@ -454,7 +455,20 @@ fn run_directory(spec: &Spec, facts: &Facts, shift: u32) -> Result<Vec<Step>, Ja
             text: CPath::new(content.clone())?,
         })));
     }
+    steps.extend(door(spec)?);
     Ok(steps)
+}
+
+/// The socket by which the program reaches its caller. Only who knows the path
+/// to it comes there: it is in the run's own `/run`, and nowhere outside.
+fn door(spec: &Spec) -> Result<Vec<Step>, JailError> {
+    if !spec.door {
+        return Ok(Vec::new());
+    }
+    Ok(vec![
+        Step::MakeDir { path: rel(crate::spec::DOORS)?, mode: 0o755, owner: None },
+        Step::Door { path: abs(&crate::spec::door_path(&spec.label))? },
+    ])
 }
 
 /// Links and directories that every `/dev` has.
@@ -546,7 +560,7 @@ fn read_only(spec: &Spec) -> Result<Vec<Step>, JailError> {
 
 /// What whoever makes a network namespace as root does in it: loopback, and
 /// low ports for everybody.
-fn new_network() -> Result<Vec<Step>, JailError> {
+pub(crate) fn network_steps() -> Result<Vec<Step>, JailError> {
     let path = rel("/proc/sys/net/ipv4/ip_unprivileged_port_start")?;
     let open_ports = Step::Optional(Box::new(Step::Write { path, text: rel("0")? }));
     Ok(vec![Step::Loopback, open_ports])

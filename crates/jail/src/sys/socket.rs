@@ -1,6 +1,7 @@
 //! The control channel: pairs of packet sockets that can carry descriptors.
 
 use super::{Sys, check, check_int};
+use std::ffi::CStr;
 use std::os::fd::RawFd;
 
 /// Two connected sockets that keep message boundaries.
@@ -162,6 +163,37 @@ pub fn listen_loopback(port: u16) -> Sys<RawFd> {
         let size = size_of::<libc::sockaddr_in>() as libc::socklen_t;
         check_int(libc::bind(socket, std::ptr::from_ref(&address).cast(), size))
             .and_then(|_| check_int(libc::listen(socket, 64)))
+    };
+    match result {
+        Ok(_) => Ok(socket),
+        Err(errno) => {
+            super::fd::close(socket);
+            Err(errno)
+        }
+    }
+}
+
+/// A socket that listens at a path, which must be free.
+pub fn listen_at(path: &CStr) -> Sys<RawFd> {
+    let bytes = path.to_bytes_with_nul();
+    // SAFETY: plain integers.
+    let socket = check_int(unsafe {
+        libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0)
+    })?;
+    // SAFETY: all-zero bytes are a valid `sockaddr_un`, read by `bind` only; `zip`
+    // ends where its path does, and a path that does not fit is refused.
+    let result = unsafe {
+        let mut address: libc::sockaddr_un = std::mem::zeroed();
+        address.sun_family = libc::AF_UNIX as _;
+        for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+            *to = *from as _;
+        }
+        let size = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+        match bytes.len() <= address.sun_path.len() {
+            true => check_int(libc::bind(socket, std::ptr::from_ref(&address).cast(), size))
+                .and_then(|_| check_int(libc::listen(socket, 64))),
+            false => Err(libc::ENAMETOOLONG),
+        }
     };
     match result {
         Ok(_) => Ok(socket),

@@ -230,6 +230,7 @@ fn spec_at(root: &Path, env: &[(String, String)], tier: Tier, command: &[&str]) 
         terminal: false,
         label: label.replace('.', "-"),
         join: None,
+        door: false,
         last_words: None,
     }
 }

@@ -62,7 +62,7 @@ async fn ready(State(state): State<Shared>) -> Response {
 
 async fn openapi(State(state): State<Shared>) -> Response {
     let kind = [(header::CONTENT_TYPE, "application/json")];
-    (kind, state.openapi.clone()).into_response()
+    (kind, (*state.openapi).clone()).into_response()
 }
 
 async fn version(
@@ -98,6 +98,7 @@ async fn metrics(
         records: census.records,
         active: state.admission.active() as u64,
         waiting: state.admission.waiting() as u64,
+        starts: fractal::starts(),
     });
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page).into_response())
 }

@@ -69,7 +69,6 @@ async fn follow(
             }
             match look(&state, &asker, after).await {
                 Ok(found) => records = found,
-                // A key that was revoked meanwhile hears no more.
                 Err(_) => return,
             }
         }
@@ -92,6 +91,13 @@ async fn look(
         limit: Some(AT_ONCE),
         after: Some(after),
     };
+    // Who has ended since they came in hears no more.
+    if let Some(key) = asker.key.clone() {
+        let job = move |engine: &fractal::Engine, _: &fractal::Caller| engine.has_ended(&key);
+        if work::blocking(state, asker, Verb::List, job).await? {
+            return Err(Failure::unknown_asker("the key has ended"));
+        }
+    }
     match work::apply(state, asker, action).await? {
         Reply::Audit(audit) => Ok(audit.records),
         _ => Err(super::unexpected()),

@@ -14,7 +14,7 @@ use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
-use fractal::model::{FileList, FileReply, SandboxInfo, Verb};
+use fractal::model::{FileList, FileReply, SandboxInfo, Verb, decode_percent};
 use fractal::{Caller, Engine, Error};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -230,7 +230,7 @@ async fn import(
         let archive = received.file.try_clone().map_err(lost)?;
         engine.import_file(caller, archive, name.as_deref(), most)
     };
-    let made = work::blocking(&state, &asker, Need::import(), job).await?;
+    let made = work::blocking(&state, &asker, Need::making(Verb::Import), job).await?;
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -243,41 +243,9 @@ fn lost(error: std::io::Error) -> Error {
 fn typed(uri: &Uri) -> Result<(String, PathBuf), Failure> {
     let broken = || Error::invalid("the address breaks off within a %, or is no text");
     let mut parts = uri.path().splitn(6, '/').skip(3);
-    let mut next = || parts.next().and_then(decoded).ok_or_else(broken);
+    let mut next =
+        || parts.next().and_then(|part| decode_percent(part.as_bytes())).ok_or_else(broken);
     let sandbox = String::from_utf8(next()?).map_err(|_| broken())?;
     next()?;
     Ok((sandbox, PathBuf::from(OsString::from_vec(next()?))))
-}
-
-fn decoded(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = rest.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
-        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-        rest = &rest[2..];
-    }
-    Some(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::decoded;
-
-    #[test]
-    fn paths_are_bytes() {
-        let check = |text: &str, expect: Option<&[u8]>| {
-            assert_eq!(decoded(text).as_deref(), expect, "{text}");
-        };
-        check("a/b%20c", Some(b"a/b c"));
-        check("%2Ftmp/%ff", Some(b"/tmp/\xff"));
-        check("100%", None);
-        check("%+1", None);
-        check("%c", None);
-    }
 }

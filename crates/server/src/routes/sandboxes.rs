@@ -268,7 +268,7 @@ async fn make(
         ..Run::default()
     };
     let job = move |engine: &fractal::Engine, caller: &fractal::Caller| engine.make(caller, &run);
-    let made = work::blocking(&state, &asker, Need::new_sandbox(), job).await?;
+    let made = work::blocking(&state, &asker, Need::making(Verb::Fork), job).await?;
     Ok((StatusCode::CREATED, axum::Json(made)).into_response())
 }
 

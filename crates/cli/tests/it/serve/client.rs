@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Killed with the test.
@@ -13,9 +14,11 @@ pub struct Server {
     child: Child,
     pub port: u16,
     socket: std::path::PathBuf,
+    log: Arc<Mutex<String>>,
 }
 
 /// What came back.
+#[derive(Debug)]
 pub struct Response {
     pub status: u16,
     pub headers: String,
@@ -56,14 +59,17 @@ impl Server {
             let _ = child.stderr.take().expect("piped").read_to_string(&mut why);
             panic!("the server did not start: {why}");
         }
-        // Nobody reads what it tells afterwards, and it must not wait for that.
-        let mut err = child.stderr.take().expect("piped");
-        std::thread::spawn(move || std::io::copy(&mut err, &mut std::io::sink()));
+        let log = keep(child.stderr.take().expect("piped"));
         let ready: Value = serde_json::from_str(&line).expect("one object");
         let url = ready["listen"][0].as_str().expect("an address");
         let port = url.rsplit(':').next().expect("a port").parse().expect("a number");
         let socket = ready["socket"].as_str().expect("a socket").into();
-        Server { child, port, socket }
+        Server { child, port, socket, log }
+    }
+
+    /// What it told so far.
+    pub fn log(&self) -> String {
+        self.log.lock().expect("nobody broke it").clone()
     }
 
     pub fn pid(&self) -> i32 {
@@ -138,6 +144,18 @@ impl Server {
         std::process::Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
         self.child.wait().expect("it ends").code().unwrap_or(-1)
     }
+}
+
+/// Reads what a server tells, which must not wait for a test to do so.
+fn keep(err: std::process::ChildStderr) -> Arc<Mutex<String>> {
+    let log = Arc::<Mutex<String>>::default();
+    let shared = log.clone();
+    std::thread::spawn(move || {
+        for line in BufReader::new(err).lines().map_while(Result::ok) {
+            *shared.lock().expect("nobody broke it") += &format!("{line}\n");
+        }
+    });
+    log
 }
 
 impl Drop for Server {

@@ -13,4 +13,5 @@ mod table;
 mod terminals;
 mod through;
 mod tls;
+mod tokens;
 mod verbs;

@@ -26,7 +26,9 @@ pub fn promote(
             Error::invalid(message).hint("leave out `--as`, or promote with `--to reality`")
         );
     }
-    engine.require_idle(parent, "promote into")?;
+    engine
+        .require_idle(parent, "promote into")
+        .map_err(|error| living(caller, row, parent, error))?;
     let _holds = (hold(engine, row)?, hold(engine, parent)?);
     let theirs = engine.views(parent, parent.base)?.top();
     let plan = plan(engine, caller, row, asked, Against::Sandbox(theirs))?;
@@ -59,6 +61,20 @@ pub fn promote(
     let before = grow(engine, parent, &plan, records)?;
     progress.notes.push(format!("`fractal rollback {} {before}` takes it back", parent.name));
     Ok(progress.reply(Verdict::Applied, None, None))
+}
+
+/// The kernel leaves it open what a mounted overlay shows when its layer is
+/// written from outside, so a sandbox takes nothing while something runs in it;
+/// for who is in it that is as long as they are.
+fn living(caller: &Caller, row: &SandboxRow, parent: &SandboxRow, error: Error) -> Error {
+    if caller.door.as_ref().is_none_or(|door| door.root != parent.id) {
+        return error;
+    }
+    Error::new(Code::Busy, format!("`{}` is the sandbox that you are in, and it runs", parent.name))
+        .hint(format!(
+            "take the files: `fractal diff {} | git apply`; or promote it when this run is over",
+            row.name
+        ))
 }
 
 /// A child that stands on its parent's present state shows what would come

@@ -14,12 +14,12 @@ mod spec;
 mod virtually;
 
 use crate::view::Views;
-use crate::{Caller, Engine, base, stale, template};
+use crate::{Caller, Engine, base, doorway, stale, template};
 use claim::{abandon, claim};
 use fractal_jail::layer::{Bounds, Changes, Layer};
 use fractal_jail::terminal::FarEnd;
 use fractal_jail::{Input, Output, Report, Streams};
-use fractal_model::{Change, Error, Id, Mount, Result, Run, RunReply, SandboxPath, World};
+use fractal_model::{Change, Error, Id, Mount, Result, Run, RunReply, SandboxPath, Tier, World};
 use place::{Place, decide};
 use settle::settle;
 use spec::spec;
@@ -106,6 +106,12 @@ impl RunIo {
         let mut io = RunIo::capturing(Input::Descriptor(stdin));
         io.streams.interactive = true;
         io
+    }
+
+    /// Has it end when this connection does.
+    pub fn ending_with(mut self, connection: OwnedFd) -> RunIo {
+        self.streams.caller = Some(connection);
+        self
     }
 
     /// Has it told which run it is, for who may want to end it.
@@ -219,7 +225,18 @@ pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunR
         engine.ready()?;
     }
     copied::check(engine, caller, &run, &place)?;
+    check_door(caller, &run, &place)?;
+    engine.bound_disk_below(caller, &mut place.policy.limits)?;
+    let part = caller.door.as_ref();
+    let part = part.map(|door| door.enter(&mut place.policy.limits, &run.ask.limits));
+    let mut part = part.transpose()?;
     claim(engine, &mut place)?;
+    if let Some(part) = &mut part
+        && let Err(error) = part.began(place.run_id, place.row.top)
+    {
+        abandon(engine, &place);
+        return Err(error);
+    }
     if let Some(begun) = &io.begun {
         let _ = begun.set((place.run_id, place.row.top));
     }
@@ -230,6 +247,9 @@ pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunR
     };
     match ran {
         Ok(mut done) => {
+            if run.door && run.discard {
+                engine.drop_below(caller, place.row.id)?;
+            }
             let unkept = done.unkept.take();
             let reply = settle(engine, caller, &run, place, done)?;
             match unkept {
@@ -248,10 +268,31 @@ pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunR
     }
 }
 
+/// What a door needs, and what cannot be ended behind one.
+fn check_door(caller: &Caller, run: &Run, place: &Place) -> Result<()> {
+    let refuse =
+        |why: &str, hint: &str| Err(Error::new(fractal_model::Code::Unsupported, why).hint(hint));
+    match (run.door, place.world) {
+        (true, World::Virtual) => refuse(
+            "a script in memory has no door",
+            "leave out `--door`, or run it with `--native`",
+        ),
+        (true, World::Native) if place.tier == Tier::Copied => refuse(
+            "with isolation `copied` programs have no sockets, and so no door",
+            "leave out `--door`; `fractal doctor` shows what stronger isolation needs",
+        ),
+        (false, World::Virtual) if caller.door.is_some() => {
+            refuse("scripts in memory do not run behind a door", "run it with `--native`")
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The plan of a run as text.
 pub fn explain(engine: &Engine, caller: &Caller, run: &Run) -> Result<Vec<String>> {
     let place = decide(engine, caller, run)?;
     copied::check(engine, caller, run, &place)?;
+    check_door(caller, run, &place)?;
     let spec = spec(engine, caller, run, &place)?;
     let mut lines = copied::explain(engine, &place);
     lines.extend(fractal_jail::explain(&spec)?);
@@ -287,16 +328,31 @@ struct Done {
 fn execute(engine: &Engine, caller: &Caller, run: &Run, place: &Place, io: RunIo) -> Result<Done> {
     let mut spec = spec(engine, caller, run, place)?;
     spec.terminal = io.terminal;
+    let mut door = match run.door {
+        true => {
+            Some(doorway::open(engine, caller, &place.row, place.run_id, &place.policy, &spec.env)?)
+        }
+        false => None,
+    };
+    if let Some(door) = &door {
+        spec.env.retain(|(name, _)| door.variables.iter().all(|(other, _)| other != name));
+        spec.env.extend(door.variables.clone());
+    }
     let watch = (!place.is_new).then(|| stale::watch(engine, &place.row));
     // Whoever's actions cannot be written down must not act.
-    let result = match engine.is_ready() {
-        true => fractal_jail::run(&spec, io.streams).map_err(Error::from),
-        false => fractal_jail::run_when(&spec, io.streams, || {
+    let open = door.as_mut().and_then(|door| door.open.take());
+    let result = match (open, engine.is_ready()) {
+        (Some(open), _) => {
+            fractal_jail::run_with_door(&spec, io.streams, open).map_err(Error::from)
+        }
+        (None, true) => fractal_jail::run(&spec, io.streams).map_err(Error::from),
+        (None, false) => fractal_jail::run_when(&spec, io.streams, || {
             engine.ready()?;
             engine.store.warm();
             Ok(())
         }),
     };
+    drop(door);
     let stale = watch.and_then(stale::Watch::take);
     let mut report = result?;
     // The program has run: whatever happens to the list now, its work stays.

@@ -8,7 +8,7 @@ use fractal_model::{
     BaseKind, Code, Error, Id, Limits, MountSource, Name, Network, Policy, Result, Run, Tier,
     Wider, World,
 };
-use fractal_store::{SandboxRow, new_id, now_ms};
+use fractal_store::{Reads, SandboxRow, new_id, now_ms};
 use std::path::PathBuf;
 
 /// Where a run happens, decided before anything is touched.
@@ -66,14 +66,50 @@ pub(super) fn decide(engine: &Engine, caller: &Caller, run: &Run) -> Result<Plac
             let place = decide_existing(engine, caller, run, selector)?;
             stages::refuse_write(&place.row, "run in").map(|()| place)
         }
-        None => decide_new(engine, caller, run),
+        None => match &caller.door {
+            Some(door) => decide_below(engine, caller, run, door.root),
+            None => decide_new(engine, caller, run),
+        },
     }
+}
+
+/// A new sandbox of who is in one is a child of that one.
+fn decide_below(engine: &Engine, caller: &Caller, run: &Run, root: Id) -> Result<Place> {
+    let mut place = decide_child(engine, caller, run, root.as_str())?;
+    let row = &mut place.row;
+    if run.template.as_ref().is_some_and(|asked| *asked != row.template) {
+        return Err(Error::denied(format!(
+            "what is below this sandbox follows `{}`",
+            row.template
+        ))
+        .hint("leave out `--template`"));
+    }
+    if run.base != BaseKind::Live {
+        return Err(
+            Error::denied("what is below this sandbox stands on it").hint("leave out `--base`")
+        );
+    }
+    if engine.store.sandbox_named(&row.tenant, &row.name)?.is_some() {
+        return Err(Error::new(Code::Exists, format!("there is already a sandbox `{}`", row.name))
+            .hint("choose another name"));
+    }
+    let mut ask = Policy { network: Network::Host, ..run.ask.clone() };
+    (ask.limits.time_ms, ask.limits.output_bytes) = (None, None);
+    if let Some(network) = &run.network {
+        ask.network = network.clone();
+    }
+    row.policy = row.policy.meet(&ask);
+    if !run.discard {
+        row.ttl_ms = Some(run.ttl_ms.map_or_else(|| caller.config.ttl_ms(), Ok)?);
+    }
+    Ok(place)
 }
 
 /// A throw-away run in a sandbox happens in a child of it, so that the
 /// sandbox stays as it is and others may go on in it. The child's top is on
 /// disk: what checks build would not always fit into memory.
 fn decide_child(engine: &Engine, caller: &Caller, run: &Run, selector: &str) -> Result<Place> {
+    engine.require_room_below(caller)?;
     let mut place = decide_existing(engine, caller, run, selector)?;
     let parent = place.row.clone();
     let (id, now) = (new_id(), now_ms());
@@ -139,7 +175,8 @@ fn decide_new(engine: &Engine, caller: &Caller, run: &Run) -> Result<Place> {
     let tier = choose_tier(engine, &policy, world)?;
     // A copy is a directory on disk.
     let on_disk = tier == Tier::Copied || run.base == BaseKind::Frozen;
-    let in_memory = memory_for(run, &template, &policy).filter(|_| !on_disk);
+    // Others stand on what has a door, so it must be in a table.
+    let in_memory = memory_for(run, &template, &policy).filter(|_| !on_disk && !run.door);
     Ok(Place {
         row,
         run_id: new_id(),

@@ -26,7 +26,7 @@ pub(super) fn settle(
     let changed = !changes.list.is_empty() || changes.truncated;
     let mut kept = place.in_memory.is_none()
         && !run.discard
-        && (!place.is_new || run.name.is_some() || changed);
+        && (!place.is_new || run.name.is_some() || changed || has_children(engine, run, &place)?);
     let row = &place.row;
     let mut body = record(caller, "run", Some(row));
     body.detail = json!({
@@ -76,6 +76,11 @@ pub(super) fn settle(
         }
     }
     Ok(reply(place, done, verdict, kept, &run.command[0]))
+}
+
+/// What was forked through its door stands below it.
+fn has_children(engine: &Engine, run: &Run, place: &Place) -> Result<bool> {
+    Ok(run.door && !engine.store.children(place.row.id)?.is_empty())
 }
 
 fn reply(

@@ -50,6 +50,7 @@ pub(super) fn spec(engine: &Engine, caller: &Caller, run: &Run, place: &Place) -
         terminal: false,
         label: label(place.run_id),
         join: place.join.clone(),
+        door: run.door,
         last_words: place.in_memory.map(|_| last_words(engine, caller, run, place)),
     })
 }
