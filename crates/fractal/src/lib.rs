@@ -244,8 +244,8 @@ impl Engine {
             Action::Copy { from, to } => {
                 verbs::copy::copy(self, caller, &from, &to).map(Reply::Archive)
             }
-            Action::Export { sandbox, to } => {
-                verbs::export::export(self, caller, sandbox.as_deref(), Path::new(&to))
+            Action::Export { sandbox, to, history } => {
+                verbs::export::export(self, caller, sandbox.as_deref(), Path::new(&to), history)
                     .map(Reply::Archive)
             }
             Action::Import { from, name } => {

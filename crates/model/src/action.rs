@@ -72,6 +72,9 @@ pub enum Action {
     Export {
         sandbox: Option<String>,
         to: String,
+        /// With its snapshots; only for archives of changes.
+        #[serde(default)]
+        history: bool,
     },
     Import {
         from: String,
@@ -596,7 +599,7 @@ pub struct VolumeInfo {
 }
 
 /// The answer to `export`, `import` and `cp`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArchiveReply {
     /// The sandbox, where there is one.
@@ -605,6 +608,9 @@ pub struct ArchiveReply {
     pub entries: u64,
     /// Bytes of content written.
     pub bytes: u64,
+    /// Snapshots that came along.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub snapshots: u64,
     /// Sockets and devices (for `cp` also fifos), which are never carried.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,

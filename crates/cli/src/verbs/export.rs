@@ -1,5 +1,6 @@
 use crate::failure::Failure;
 use crate::session::{Session, unexpected};
+use crate::table::plural;
 use fractal::model::format_bytes;
 use fractal::{Action, Reply};
 
@@ -18,18 +19,25 @@ pub struct Export {
     /// at its end
     #[arg(short, long = "output", value_name = "FILE")]
     output: String,
+    /// With all snapshots, so that they can be returned to after `fractal import`
+    #[arg(long)]
+    history: bool,
 }
 
 impl Export {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
         let to = session.absolute(&self.output)?;
-        let action = Action::Export { sandbox: self.sandbox, to };
+        let action = Action::Export { sandbox: self.sandbox, to, history: self.history };
         let Reply::Archive(reply) = session.apply(action)? else { return Err(unexpected()) };
         if session.json {
             return session.print_json(&reply);
         }
         let (name, bytes) = (&reply.sandbox, format_bytes(reply.bytes));
-        session.note(&format!("exported {name}: {} entries, {bytes}", reply.entries));
+        let with = match reply.snapshots {
+            0 => String::new(),
+            count => format!(", {}", plural(count as usize, "snapshot")),
+        };
+        session.note(&format!("exported {name}: {} entries, {bytes}{with}", reply.entries));
         if reply.left_out > 0 {
             session.note(&format!("left out, sockets and devices: {}", reply.left_out));
         }

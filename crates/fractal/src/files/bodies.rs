@@ -98,16 +98,17 @@ impl Engine {
         self.noted(caller, Verb::Copy, delete(self, caller, sandbox, path, recursive))
     }
 
-    /// `export` into whatever takes bytes.
+    /// `export` into whatever takes bytes, with the snapshots if so asked.
     pub fn export_into(
         &self,
         caller: &Caller,
         sandbox: &str,
+        history: bool,
         out: &mut dyn Write,
     ) -> Result<ArchiveReply> {
         self.ready()?;
         self.authorize(caller, Verb::Export)?;
-        self.noted(caller, Verb::Export, export::export_into(self, caller, sandbox, out))
+        self.noted(caller, Verb::Export, export::export_into(self, caller, sandbox, history, out))
     }
 
     /// `import` of an archive that was sent, with at most so much in it.

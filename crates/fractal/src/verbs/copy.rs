@@ -78,6 +78,7 @@ fn out(
         entries,
         bytes: copied.bytes,
         left_out: copied.skipped,
+        ..ArchiveReply::default()
     })
 }
 
@@ -106,7 +107,7 @@ fn into(
     engine.store.dirty_layer(row.top, &label)?;
     let writer =
         Writer::open(&engine.store.layer_tree(row.top), &below, engine.tier()? >= Tier::Masked)?;
-    let mut reply = ArchiveReply { sandbox: row.name.clone(), entries: 0, bytes: 0, left_out: 0 };
+    let mut reply = ArchiveReply { sandbox: row.name.clone(), ..ArchiveReply::default() };
     // The source is read like a layer: without following links inside it.
     let parent =
         from.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

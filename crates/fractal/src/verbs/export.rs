@@ -1,15 +1,17 @@
 //! `export`: a sandbox's changes as one file that other machines can read.
 //!
-//! A tar archive, compressed with zstd: first `manifest.json`, then every
-//! changed file, directory, link and fifo below `tree/`. Deletions stand in
+//! A tar archive, compressed with zstd: first `manifest.json`, then, if so
+//! asked, what came before (`history.rs`), then every changed file, directory,
+//! link and fifo below `tree/`. Deletions stand in
 //! the manifest only, and so do sockets and devices, which mean nothing
 //! elsewhere. Nothing of the host is in it but what was changed, and digests
 //! of what stood there before: by these an import knows later edits.
 
+use super::history::{self, Past};
 use crate::apply::Bytes;
 use crate::base::{self, Held};
 use crate::{Caller, Engine, record};
-use fractal_jail::layer::Attributes;
+use fractal_jail::layer::{Attributes, View};
 use fractal_model::{ArchiveReply, Change, Code, EntryKind, Error, Mount, Policy, Result};
 use fractal_store::SandboxRow;
 use serde::{Deserialize, Serialize};
@@ -18,9 +20,14 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-/// Version of the archive's shape. 2 tells what the changes were made on.
-pub const FORMAT: u32 = 2;
+/// Version of the archive's shape. 2 tells what the changes were made on; one
+/// with snapshots is a 3, so that others stay readable everywhere.
+pub const FORMAT: u32 = 3;
+const FORMAT_WITHOUT_HISTORY: u32 = 2;
 pub const MANIFEST: &str = "manifest.json";
+
+/// Where the present is.
+pub const TREE: &str = "tree/";
 
 /// Start of the names of records that hold attributes.
 pub const NOTED: &str = "SCHILY.xattr.";
@@ -37,6 +44,9 @@ pub struct Manifest {
     /// What stood where something changed, where that is known.
     #[serde(default)]
     pub base: Vec<Held>,
+    /// What came before, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<Past>,
 }
 
 pub fn export(
@@ -44,10 +54,15 @@ pub fn export(
     caller: &Caller,
     selector: Option<&str>,
     to: &Path,
+    history: bool,
 ) -> Result<ArchiveReply> {
     engine.refuse_host_path(caller, "export")?;
     #[cfg(feature = "virtual")]
     if let Some(form) = super::tree::Form::to(to) {
+        if history {
+            return Err(Error::invalid("only an archive of fractal's own holds snapshots")
+                .hint("give the file another ending: `-o FILE.fractal`"));
+        }
         return super::tree::export(engine, caller, selector, to, form);
     }
     let target = caller.directory.join(to);
@@ -58,7 +73,7 @@ pub fn export(
     // Found before anything is made.
     let row = engine.find(caller, selector)?;
     let written = File::create(&temporary).map_err(failed).and_then(|mut file| {
-        let reply = pack(engine, &row, &mut file)?;
+        let reply = pack(engine, &row, history, &mut file)?;
         file.sync_all().map_err(failed)?;
         std::fs::rename(&temporary, &target).map_err(failed)?;
         Ok(reply)
@@ -78,26 +93,38 @@ pub fn export_into(
     engine: &Engine,
     caller: &Caller,
     selector: &str,
+    history: bool,
     out: &mut dyn Write,
 ) -> Result<ArchiveReply> {
     let row = engine.find(caller, Some(selector))?;
-    let reply = pack(engine, &row, out)?;
+    let reply = pack(engine, &row, history, out)?;
     note(engine, caller, &row, reply)
 }
 
-fn pack(engine: &Engine, row: &SandboxRow, out: &mut dyn Write) -> Result<ArchiveReply> {
+fn pack(
+    engine: &Engine,
+    row: &SandboxRow,
+    history: bool,
+    out: &mut dyn Write,
+) -> Result<ArchiveReply> {
     let (views, changes) = super::diff::changes(engine, row, None)?;
+    let past = if history { history::of(engine, row)? } else { Vec::new() };
+    let (history, mut shows): (Vec<Past>, Vec<View>) = past.into_iter().unzip();
+    shows.push(views.top());
     let manifest = Manifest {
-        format: FORMAT,
+        format: if history.is_empty() { FORMAT_WITHOUT_HISTORY } else { FORMAT },
         name: row.name.clone(),
         template: row.template.clone(),
         policy: row.policy.clone(),
         mounts: row.mounts.clone(),
         base: base::held(engine, row, &views, &changes)?,
         changes,
+        history,
     };
-    let mut reply = ArchiveReply { sandbox: row.name.clone(), entries: 0, bytes: 0, left_out: 0 };
-    write(out, &manifest, &views.top(), &mut reply)?;
+    let snapshots = manifest.history.len() as u64;
+    let mut reply =
+        ArchiveReply { sandbox: row.name.clone(), snapshots, ..ArchiveReply::default() };
+    write(out, &manifest, &shows, &mut reply)?;
     Ok(reply)
 }
 
@@ -108,41 +135,65 @@ fn note(
     reply: ArchiveReply,
 ) -> Result<ArchiveReply> {
     let mut body = record(caller, "export", Some(row));
-    body.detail =
-        json!({ "entries": reply.entries, "bytes": reply.bytes, "left_out": reply.left_out });
+    body.detail = json!({
+        "entries": reply.entries,
+        "bytes": reply.bytes,
+        "snapshots": reply.snapshots,
+        "left_out": reply.left_out,
+    });
     engine.store.transact(|tx| tx.append(body))?;
     Ok(reply)
 }
 
+fn failed(error: std::io::Error) -> Error {
+    let code = match error.kind() {
+        ErrorKind::FileTooLarge | ErrorKind::StorageFull => Code::Limit,
+        _ => Code::Internal,
+    };
+    Error::new(code, format!("cannot write the archive: {error}"))
+}
+
+/// Everything; `shows` are the views of the snapshots, and last of the present.
 fn write(
     out: &mut dyn Write,
     manifest: &Manifest,
-    view: &fractal_jail::layer::View,
+    shows: &[View],
     reply: &mut ArchiveReply,
 ) -> Result<()> {
     const LEVEL: i32 = 3;
-    let failed = |error: std::io::Error| {
-        let code = match error.kind() {
-            ErrorKind::FileTooLarge | ErrorKind::StorageFull => Code::Limit,
-            _ => Code::Internal,
-        };
-        Error::new(code, format!("cannot write the archive: {error}"))
-    };
     let zstd = zstd::Encoder::new(out, LEVEL).map_err(failed)?;
     let mut tar = tar::Builder::new(zstd);
     let text =
         serde_json::to_vec_pretty(manifest).map_err(|error| Error::internal(error.to_string()))?;
     let mut header = header(tar::EntryType::Regular, 0o644, text.len() as u64, (0, 0));
     tar.append_data(&mut header, MANIFEST, text.as_slice()).map_err(failed)?;
-    for change in &manifest.changes {
+    let past = manifest.history.iter().enumerate();
+    let past = past.map(|(number, past)| (history::folder(number), &past.changes));
+    let all = past.chain([(TREE.to_owned(), &manifest.changes)]);
+    for ((folder, changes), view) in all.zip(shows) {
+        append(&mut tar, &folder, changes, view, reply)?;
+    }
+    let out = tar.into_inner().and_then(zstd::Encoder::finish).map_err(failed)?;
+    out.flush().map_err(failed)
+}
+
+/// What some changes left, as entries in a folder.
+fn append<W: Write>(
+    tar: &mut tar::Builder<W>,
+    folder: &str,
+    changes: &[Change],
+    view: &View,
+    reply: &mut ArchiveReply,
+) -> Result<()> {
+    for change in changes {
         let Some(entry) = view.lookup(&change.path)? else { continue };
-        let mut name = b"tree/".to_vec();
+        let mut name = folder.as_bytes().to_vec();
         name.extend_from_slice(change.path.relative());
         let name: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(name.as_slice());
         let owner = (entry.uid, entry.gid);
         let noted = view.attributes(&change.path)?;
         if matches!(entry.kind, EntryKind::File | EntryKind::Directory) && !noted.is_empty() {
-            append_noted(&mut tar, &noted).map_err(failed)?;
+            append_noted(tar, &noted).map_err(failed)?;
         }
         match entry.kind {
             EntryKind::File => {
@@ -176,8 +227,7 @@ fn write(
         }
         reply.entries += 1;
     }
-    let out = tar.into_inner().and_then(zstd::Encoder::finish).map_err(failed)?;
-    out.flush().map_err(failed)
+    Ok(())
 }
 
 /// What programs noted about the next entry, as other archivers write it.

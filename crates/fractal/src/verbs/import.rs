@@ -5,12 +5,13 @@
 //! its changes were made on is noted, so that a promotion sees edits made here
 //! since; reality as it stands was never its base.
 
-use super::export::{FORMAT, MANIFEST, Manifest, NOTED};
+use super::export::{FORMAT, MANIFEST, Manifest, NOTED, TREE};
+use super::history::{self, Layers};
 use crate::apply::Bytes;
 use crate::{Caller, Engine, base, insert_layer, names, record, stale};
-use fractal_jail::layer::{Attributes, Writer};
+use fractal_jail::layer::{Attributes, View, Writer};
 use fractal_model::{
-    ChangeKind, Code, Error, Name, Policy, Result, SandboxInfo, SandboxPath, Tier,
+    Change, ChangeKind, Code, Error, Id, Name, Policy, Result, SandboxInfo, SandboxPath, Tier,
 };
 use fractal_store::{Reads, SandboxRow, new_id, now_ms};
 use serde_json::json;
@@ -90,21 +91,26 @@ pub fn unpack(
     let manifest = read_manifest(first, source)?;
     let row = named_row(engine, caller, name, Some(&manifest.name), &manifest.policy)?;
     engine.store.new_layer_dir(row.top)?;
-    let filled =
-        fill(engine, &row, &manifest, Rationing { entries, ration }, source).and_then(|()| {
-            base::note_imported(engine, &row, &manifest.changes, &manifest.base)?;
-            let mut body = record(caller, "import", Some(&row));
-            body.detail = json!({ "changes": manifest.changes.len() });
-            engine.store.dirty_layer(row.top, "import")?;
-            engine.store.sync_layer(row.top)?;
-            engine.store.transact(|tx| {
-                insert_layer(tx, row.top, None)?;
-                tx.insert_sandbox(&row)?;
-                tx.append(body)
-            })?;
-            Ok(())
-        });
+    let mut layers = Layers::default();
+    let archive = Rationing { entries, ration, next: None };
+    let filled = fill(engine, &row, &manifest, &mut layers, archive, source).and_then(|()| {
+        base::note_imported(engine, &row, &manifest.changes, &manifest.base)?;
+        let mut body = record(caller, "import", Some(&row));
+        let (changes, snapshots) = (manifest.changes.len(), manifest.history.len());
+        body.detail = json!({ "changes": changes, "snapshots": snapshots });
+        layers.sync(engine)?;
+        engine.store.dirty_layer(row.top, "import")?;
+        engine.store.sync_layer(row.top)?;
+        engine.store.transact(|tx| {
+            insert_layer(tx, row.top, None)?;
+            tx.insert_sandbox(&row)?;
+            layers.write(tx, &row, &manifest.history)?;
+            tx.append(body)
+        })?;
+        Ok(())
+    });
     if let Err(error) = filled {
+        layers.discard(engine);
         let _ = engine.store.discard_layer(row.top);
         let _ = engine.store.discard_base(row.id);
         return Err(error);
@@ -136,6 +142,7 @@ fn read_manifest<R: Read>(
         )
         .hint("upgrade fractal"));
     }
+    history::check(&manifest.history).map_err(|error| bad(&error.message))?;
     Ok(manifest)
 }
 
@@ -186,18 +193,70 @@ pub fn named_row(
     })
 }
 
+/// Writes the layers: those of the snapshots, then the top.
 fn fill<R: Read>(
     engine: &Engine,
     row: &SandboxRow,
     manifest: &Manifest,
-    mut archive: Rationing<'_, R>,
+    layers: &mut Layers,
+    archive: Rationing<'_, R>,
     source: &Source<'_>,
 ) -> Result<()> {
-    let bad = |why: String| Error::invalid(format!("{}: {why}", source.name));
+    let is_root = engine.tier()? >= Tier::Masked;
+    let mut filling = Filling { engine, is_root, archive, source, entries: 0, bytes: 0 };
+    for (number, past) in manifest.history.iter().enumerate() {
+        let (layer, below) = layers.push(engine, row)?;
+        filling.layer(layer, &below, &past.changes, &history::folder(number))?;
+    }
     let below = engine.host_view(row, Vec::new())?;
-    let writer =
-        Writer::open(&engine.store.layer_tree(row.top), &below, engine.tier()? >= Tier::Masked)?;
-    let deleted: BTreeSet<&SandboxPath> = (manifest.changes.iter())
+    filling.layer(row.top, &below, &manifest.changes, TREE)?;
+    match filling.archive.next() {
+        None => Ok(()),
+        Some(_) => Err(filling.bad("an entry lies outside of its folder, or in the wrong order")),
+    }
+}
+
+/// An archive on its way into layers, and how much of it came already.
+struct Filling<'a, 'b, R: Read> {
+    engine: &'b Engine,
+    is_root: bool,
+    archive: Rationing<'a, R>,
+    source: &'b Source<'b>,
+    entries: u64,
+    bytes: u64,
+}
+
+impl<R: Read> Filling<'_, '_, R> {
+    fn bad(&self, why: &str) -> Error {
+        Error::invalid(format!("{}: {why}", self.source.name))
+    }
+
+    /// Writes one layer from what was deleted and what stands in a folder.
+    fn layer(&mut self, id: Id, below: &View, changes: &[Change], folder: &str) -> Result<()> {
+        let writer = Writer::open(&self.engine.store.layer_tree(id), below, self.is_root)?;
+        delete(&writer, changes)?;
+        let mut directories = BTreeMap::new();
+        while let Some(entry) = self.archive.next_in(folder.as_bytes()) {
+            let mut entry = entry.map_err(|error| self.bad(&error.to_string()))?;
+            self.entries += 1;
+            self.bytes = self.bytes.saturating_add(entry.size());
+            if self.entries > ENTRIES_MAX || self.bytes > self.source.bounds.content_bytes {
+                let what = format!("{} is larger than can be imported", self.source.name);
+                return Err(Error::new(Code::Limit, what));
+            }
+            put(&writer, &mut entry, folder.len(), &mut directories)
+                .map_err(|error| self.bad(&error.message))?;
+        }
+        // Deepest first: a mode may forbid to go further down.
+        for (path, directory) in directories.iter().rev() {
+            writer.dress(path, directory.mode, directory.owner, &directory.noted)?;
+        }
+        Ok(())
+    }
+}
+
+fn delete(writer: &Writer<'_>, changes: &[Change]) -> Result<()> {
+    let deleted: BTreeSet<&SandboxPath> = (changes.iter())
         .filter(|change| change.kind == ChangeKind::Deleted)
         .map(|change| &change.path)
         .collect();
@@ -206,24 +265,6 @@ fn fill<R: Read>(
         if path.parent().is_none_or(|parent| !deleted.contains(&parent)) {
             writer.delete(path)?;
         }
-    }
-    let (mut count, mut bytes) = (0u64, 0u64);
-    let mut directories = BTreeMap::new();
-    while let Some(entry) = archive.next() {
-        let mut entry = entry.map_err(|error| bad(error.to_string()))?;
-        count += 1;
-        bytes = bytes.saturating_add(entry.size());
-        if count > ENTRIES_MAX || bytes > source.bounds.content_bytes {
-            return Err(Error::new(
-                Code::Limit,
-                format!("{} is larger than can be imported", source.name),
-            ));
-        }
-        put(&writer, &mut entry, &mut directories).map_err(|error| bad(error.message))?;
-    }
-    // Deepest first: a mode may forbid to go further down.
-    for (path, directory) in directories.iter().rev() {
-        writer.dress(path, directory.mode, directory.owner, &directory.noted)?;
     }
     Ok(())
 }
@@ -255,10 +296,27 @@ impl<R: Read> Read for Rationed<R> {
 struct Rationing<'a, R: Read> {
     entries: tar::Entries<'a, R>,
     ration: Ration,
+    /// One that was read and belongs elsewhere.
+    next: Option<std::io::Result<tar::Entry<'a, R>>>,
 }
 
 impl<'a, R: Read> Rationing<'a, R> {
+    /// The next one if it lies in this folder.
+    fn next_in(&mut self, folder: &[u8]) -> Option<std::io::Result<tar::Entry<'a, R>>> {
+        let entry = self.next()?;
+        match &entry {
+            Ok(inside) if !inside.path_bytes().starts_with(folder) => {
+                self.next = Some(entry);
+                None
+            }
+            _ => Some(entry),
+        }
+    }
+
     fn next(&mut self) -> Option<std::io::Result<tar::Entry<'a, R>>> {
+        if let Some(entry) = self.next.take() {
+            return Some(entry);
+        }
         // What is left of the entry before is read over.
         self.ration.set(self.ration.get().saturating_add(HEADER_BYTES_MAX));
         let entry = self.entries.next()?;
@@ -294,13 +352,10 @@ fn noted<R: Read>(entry: &mut tar::Entry<'_, R>) -> Result<Attributes> {
 fn put<R: Read>(
     writer: &Writer<'_>,
     entry: &mut tar::Entry<'_, R>,
+    folder_bytes: usize,
     directories: &mut BTreeMap<SandboxPath, Directory>,
 ) -> Result<()> {
-    let name = entry.path_bytes().into_owned();
-    let inside = name
-        .strip_prefix(b"tree/")
-        .ok_or_else(|| Error::invalid("an entry lies outside of tree/"))?;
-    let path = SandboxPath::parse(inside)?;
+    let path = SandboxPath::parse(&entry.path_bytes()[folder_bytes..])?;
     let noted = noted(entry)?;
     let header = entry.header();
     let id =
@@ -344,7 +399,7 @@ mod tests {
         let mut archive =
             tar::Archive::new(Rationed { inner: bytes.as_slice(), ration: ration.clone() });
         let entries = archive.entries().expect("it reads");
-        let mut rationing = Rationing { entries, ration };
+        let mut rationing = Rationing { entries, ration, next: None };
         let mut count = 0;
         while let Some(entry) = rationing.next() {
             if entry.is_err() {

@@ -10,6 +10,7 @@ pub mod export;
 pub mod fork;
 pub mod gc;
 pub mod guard;
+pub mod history;
 pub mod import;
 pub mod key;
 pub mod list;

@@ -94,7 +94,7 @@ pub fn export(
     let mut body = record(caller, "export", Some(&row));
     body.detail = json!({ "tree": format!("{form:?}").to_lowercase(), "entries": entries });
     engine.store.transact(|tx| tx.append(body))?;
-    Ok(ArchiveReply { sandbox: row.name, entries, bytes, left_out: 0 })
+    Ok(ArchiveReply { sandbox: row.name, entries, bytes, ..ArchiveReply::default() })
 }
 
 /// A file that is there completely or not at all.

@@ -3,8 +3,8 @@
 
 use crate::promote::{asked, conflicts};
 use crate::world::World;
-use fractal::model::{Promote, Verdict};
-use fractal::{Action, Code};
+use fractal::model::{ArchiveReply, Promote, Verdict};
+use fractal::{Action, Code, Reply};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Read;
@@ -13,7 +13,13 @@ const ARCHIVE: &str = "x.tar.zst";
 
 impl World {
     fn export(&self, sandbox: &str) {
-        self.apply(Action::Export { sandbox: Some(sandbox.into()), to: ARCHIVE.into() }).unwrap();
+        self.export_with(sandbox, false);
+    }
+
+    fn export_with(&self, sandbox: &str, history: bool) -> ArchiveReply {
+        let export = Action::Export { sandbox: Some(sandbox.into()), to: ARCHIVE.into(), history };
+        let Reply::Archive(reply) = self.apply(export).unwrap() else { panic!("no archive") };
+        reply
     }
 
     fn import(&self, name: &str) -> Result<(), Code> {
@@ -152,6 +158,66 @@ fn a_base_that_is_no_digest_is_refused_and_leaves_nothing() {
         .rewrite(|manifest| manifest["base"][0]["was"][0]["sha256"] = json!("../../../etc/passwd"));
     assert_eq!(world.import("y"), Err(Code::Invalid));
     assert_eq!(fs::read_dir(world.dir.path().join("home/bases")).unwrap().count(), before);
-    world.rewrite(|manifest| manifest["format"] = json!(3));
+    world.rewrite(|manifest| manifest["format"] = json!(4));
     assert_eq!(world.import("y"), Err(Code::Unsupported));
+}
+
+/// What a sandbox shows of the project, as text.
+fn shown(world: &World, sandbox: &str) -> String {
+    let list =
+        "find . ! -name '*.zst' ! -type d | sort | while read -r f; do echo $f $(cat $f); done";
+    world.sh(sandbox, list).unwrap().stdout
+}
+
+#[test]
+fn an_archive_with_its_history_can_be_returned_to_every_snapshot() {
+    let world = World::new();
+    for name in ["a", "b", "c"] {
+        world.write(name, name);
+    }
+    world.make("x", "echo 1 > a; mkdir d; echo d > d/e").unwrap();
+    world.snapshot("x", "one").unwrap();
+    world.sh("x", "rm b; rm -r d; echo 2 > a; ln -s a l").unwrap();
+    world.snapshot("x", "two").unwrap();
+    // The third stands beside the second, not on it.
+    world.rollback("x", "one").unwrap();
+    world.sh("x", "echo 3 > c; rm a; mkdir a; echo in > a/f").unwrap();
+    world.snapshot("x", "three").unwrap();
+    world.sh("x", "echo now > a/f; echo new > n").unwrap();
+
+    assert_eq!(world.export_with("x", true).snapshots, 3);
+    world.import("y").unwrap();
+    assert_eq!(shown(&world, "y"), shown(&world, "x"));
+    for name in ["one", "two", "three"] {
+        world.rollback("x", name).unwrap();
+        world.rollback("y", name).unwrap();
+        assert_eq!(shown(&world, "y"), shown(&world, "x"), "at {name}");
+    }
+    world.rollback("y", "base").unwrap();
+    assert_eq!(shown(&world, "y"), "./a a\n./b b\n./c c\n");
+}
+
+#[test]
+fn a_history_that_no_sandbox_had_is_refused_and_leaves_nothing() {
+    let world = World::new();
+    world.make("x", "echo 1 > a").unwrap();
+    world.snapshot("x", "one").unwrap();
+    world.export_with("x", true);
+    let layers = || fs::read_dir(world.engine.home().join("layers")).unwrap().count();
+    let before = layers();
+    let name = |name: &'static str| {
+        move |manifest: &mut Value| manifest["history"][0]["name"] = json!(name)
+    };
+    for bad in ["base", "../x", ""] {
+        world.export_with("x", true);
+        world.rewrite(name(bad));
+        assert_eq!(world.import("y"), Err(Code::Invalid), "{bad}");
+    }
+    // Entries of a snapshot that the manifest does not tell of.
+    world.rewrite(|manifest| manifest["history"] = json!([]));
+    assert_eq!(world.import("y"), Err(Code::Invalid));
+    assert_eq!(layers(), before, "something was left behind");
+    // As it was, it is taken.
+    world.export_with("x", true);
+    world.import("y").unwrap();
 }

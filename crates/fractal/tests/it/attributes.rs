@@ -155,7 +155,7 @@ fn snapshots_forks_copies_and_archives_keep_attributes() {
     assert_eq!(world.promote_with(up).unwrap().verdict, Verdict::Applied);
 
     let archive = world.dir.path().join("archive").display().to_string();
-    let export = Action::Export { sandbox: Some("s".into()), to: archive.clone() };
+    let export = Action::Export { sandbox: Some("s".into()), to: archive.clone(), history: false };
     world.apply(export).unwrap();
     let import = Action::Import { from: archive, name: Some("copy".into()) };
     world.apply(import).unwrap();

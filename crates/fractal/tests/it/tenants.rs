@@ -37,7 +37,10 @@ const VERBS: [(Make, Own); 17] = [
         Own::Fails(Code::Denied),
     ),
     (|s| Action::Copy { from: "x".into(), to: format!("{s}:/x") }, Own::Fails(Code::Denied)),
-    (|s| Action::Export { sandbox: Some(s.into()), to: "x.tar".into() }, Own::Fails(Code::Denied)),
+    (
+        |s| Action::Export { sandbox: Some(s.into()), to: "x.tar".into(), history: false },
+        Own::Fails(Code::Denied),
+    ),
     (compare, Own::Done),
     (|s| Action::Drop { sandboxes: vec![s.into()], force: false }, Own::Done),
 ];

@@ -365,7 +365,9 @@ fn an_export_comes_back_as_the_same_changes() {
     std::fs::write(world.project().join("d/gone"), "x").unwrap();
     std::fs::write(world.project().join("gone"), "x").unwrap();
     world.make("x", "rm -r gone d; echo new > new; ln -s new l; mkdir -p e/f; chmod 700 e; printf '\\0\\1' > bin").unwrap();
-    world.apply(Action::Export { sandbox: Some("x".into()), to: "x.tar.zst".into() }).unwrap();
+    world
+        .apply(Action::Export { sandbox: Some("x".into()), to: "x.tar.zst".into(), history: false })
+        .unwrap();
     let imported = world.apply(Action::Import { from: "x.tar.zst".into(), name: Some("y".into()) });
     assert!(imported.is_ok(), "{imported:?}");
     assert_eq!(world.changed("x"), world.changed("y"));
@@ -383,8 +385,9 @@ fn an_export_carries_modes_of_directories_and_fifos() {
     let made = world.make("x", script).unwrap();
     let socket = u64::from(made.isolation.tier != fractal::model::Tier::Copied);
     assert_eq!(made.exit == 0, socket == 1, "{}", made.stderr);
-    let exported =
-        world.apply(Action::Export { sandbox: Some("x".into()), to: "x.tar.zst".into() }).unwrap();
+    let exported = world
+        .apply(Action::Export { sandbox: Some("x".into()), to: "x.tar.zst".into(), history: false })
+        .unwrap();
     let Reply::Archive(reply) = exported else { panic!("export answered {exported:?}") };
     assert_eq!(reply.left_out, socket);
     world.apply(Action::Import { from: "x.tar.zst".into(), name: Some("y".into()) }).unwrap();

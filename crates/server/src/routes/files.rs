@@ -61,6 +61,14 @@ struct Delete {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+struct Exported {
+    /// With all snapshots.
+    #[serde(default)]
+    history: bool,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct Named {
     /// The sandbox's name; the one in the archive, if it is free, by default.
     #[serde(default)]
@@ -109,6 +117,7 @@ fn archives(api: Api) -> Api {
         Operation::get("/v1/sandboxes/{sandbox}/export", "export")
             .says("All changes of a sandbox as one archive.")
             .verb(Verb::Export)
+            .asks::<Exported>()
             .answers(Answer::Bytes),
         export,
     )
@@ -194,13 +203,14 @@ async fn export(
     State(state): State<Shared>,
     Extension(asker): Extension<Asker>,
     Path(sandbox): Path<String>,
+    Query(Exported { history }): Query<Exported>,
 ) -> Result<Response, Failure> {
     let room = state.admission.body().await?;
     let most = state.admission.body_bytes();
     let file = body::nameless(&state).await?;
     let job = move |engine: &Engine, caller: &Caller| {
         let mut out = Bounded { inner: file, left: most };
-        engine.export_into(caller, &sandbox, &mut out)?;
+        engine.export_into(caller, &sandbox, history, &mut out)?;
         let mut file = out.inner;
         let length = file.metadata().map_err(lost)?.len();
         std::io::Seek::rewind(&mut file).map_err(lost)?;
