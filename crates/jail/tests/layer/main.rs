@@ -7,7 +7,6 @@ mod copy;
 mod duplicate;
 mod flatten;
 mod overlay;
-mod speed;
 mod support;
 mod unreadable;
 mod whole;
