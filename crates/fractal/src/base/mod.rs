@@ -16,11 +16,13 @@ mod injected;
 mod notes;
 mod pen;
 mod travel;
+mod way;
 mod write;
 
 pub use injected::{injected, note_injected};
 pub use notes::{Count, Kept, Notes};
 pub use travel::{Held, held, note_imported};
+pub use way::{mark, note_back};
 pub use write::{note, note_moved, note_promoted, note_staged, note_undone};
 
 use crate::apply::{Bytes, digest_of_attributes};
@@ -33,6 +35,8 @@ use std::path::{Path, PathBuf};
 
 /// Files up to this size are kept whole.
 const KEPT_BYTES_MAX: u64 = 1 << 20;
+/// Of files up to this size the digest is noted.
+const DIGEST_BYTES_MAX: u64 = 64 << 20;
 
 /// What stood at a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +49,9 @@ pub struct State {
     /// Of a file's content, or of a link's target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sha256: Option<String>,
+    /// User and group; not noted by older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owner: Option<(u32, u32)>,
     /// Digest of what programs noted there; empty if nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     attributes: String,

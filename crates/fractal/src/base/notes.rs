@@ -1,9 +1,11 @@
 //! Reading the notes: which states count as the base of a path.
 
+use super::way::{Back, Noted, Way};
 use super::{State, decode, file};
 use crate::Engine;
 use fractal_jail::layer::{Entry, View};
 use fractal_model::{EntryKind, Id, SandboxPath};
+use fractal_store::SandboxRow;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -43,12 +45,6 @@ pub(super) enum Line {
     },
 }
 
-/// A state, and the promotion that left it there.
-struct Noted {
-    was: Option<State>,
-    by: Option<Id>,
-}
-
 /// The base of a text file.
 pub struct Kept {
     pub text: Vec<u8>,
@@ -70,6 +66,8 @@ pub struct Notes {
     absent: HashSet<SandboxPath>,
     /// The last run whose notes are complete.
     last_run: Option<Id>,
+    /// The last time that the sandbox went back to a snapshot.
+    pub back: Option<Back>,
 }
 
 impl Notes {
@@ -78,18 +76,19 @@ impl Notes {
         let dir = engine.store.base_dir(sandbox);
         let text = fs::read_to_string(file(&dir)).unwrap_or_default();
         let mut notes = Notes { dir, ..Notes::default() };
-        let mut all: BTreeMap<SandboxPath, Vec<Noted>> = BTreeMap::new();
+        let mut way = Way::read(&notes.dir);
         let mut undone: HashSet<Id> = HashSet::new();
+        let mut bytes = 0;
         for line in text.lines() {
+            if way.follow(bytes) {
+                notes.last_run = None;
+            }
+            bytes += line.len() as u64 + 1;
             match serde_json::from_str(line) {
                 Ok(Line::Run { run }) => notes.last_run = Some(run),
                 Ok(Line::Was { path, was, anew, by }) => {
                     let Ok(path) = decode(&path) else { break };
-                    let states = all.entry(path).or_default();
-                    if anew {
-                        states.clear();
-                    }
-                    states.push(Noted { was, by });
+                    way.push(path, Noted { was, by }, anew);
                 }
                 Ok(Line::Undone { undone: id, again: true }) => drop(undone.remove(&id)),
                 Ok(Line::Undone { undone: id, again: false }) => drop(undone.insert(id)),
@@ -99,7 +98,11 @@ impl Notes {
                 }
             }
         }
-        for (path, mut states) in all {
+        if way.follow(u64::MAX) {
+            notes.last_run = None;
+        }
+        notes.back = way.back;
+        for (path, mut states) in way.states() {
             if states.iter().any(|noted| noted.by.is_none() && noted.was.is_none()) {
                 notes.absent.insert(path.clone());
             }
@@ -116,6 +119,11 @@ impl Notes {
             }
         }
         notes
+    }
+
+    /// The host's file clock when the sandbox began to see it.
+    pub fn fork_ns(&self, row: &SandboxRow) -> i64 {
+        self.back.map_or(row.fork_ctime_ns, |back| back.fork_ns(row.fork_ctime_ns))
     }
 
     /// Whether the base of a path is what a promotion left there.
@@ -181,6 +189,12 @@ impl Notes {
             }
             _ => false,
         }))
+    }
+
+    /// Whose it was, where that was noted. The latest one counts.
+    pub fn owner(&self, path: &SandboxPath) -> Option<(u32, u32)> {
+        let states = self.states.get(path)?;
+        states.iter().rev().flatten().find(|was| was.sure)?.owner
     }
 
     /// The base's text, where it was kept. The latest one counts.

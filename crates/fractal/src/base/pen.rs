@@ -1,7 +1,8 @@
 //! Appending to the notes of one sandbox, and keeping small files whole.
 
 use super::notes::Line;
-use super::{State, attributes, content, encode, failed, file, hex};
+use super::{DIGEST_BYTES_MAX, KEPT_BYTES_MAX, State, attributes, content, digest, encode};
+use super::{failed, file, hex};
 use crate::{Engine, stale};
 use fractal_jail::layer::{Entry, Reader, View};
 use fractal_model::{EntryKind, Id, Result, SandboxPath};
@@ -14,6 +15,9 @@ use std::path::{Path, PathBuf};
 const KEPT_SUM_MAX: u64 = 64 << 20;
 /// As many files: of the others only the digest is noted.
 const KEPT_FILES_MAX: u64 = 2_000;
+/// What one run may read of larger files for their digests. Whoever changed
+/// them has copied them, which took longer.
+const DIGEST_SUM_MAX: u64 = 512 << 20;
 
 /// Appends to the notes of one sandbox, in one write.
 pub(super) struct Pen {
@@ -22,6 +26,7 @@ pub(super) struct Pen {
     text: String,
     room_bytes: u64,
     room_files: u64,
+    room_digest: u64,
     pub anew: bool,
     landed: bool,
     pub by: Option<Id>,
@@ -38,6 +43,7 @@ impl Pen {
             text: String::new(),
             room_bytes: KEPT_SUM_MAX,
             room_files: KEPT_FILES_MAX,
+            room_digest: DIGEST_SUM_MAX,
             anew: false,
             landed: false,
             by: None,
@@ -78,6 +84,7 @@ impl Pen {
             size: entry.size,
             ctime_ns: entry.ctime_ns,
             inode: entry.inode(),
+            owner: Some((entry.uid, entry.gid)),
             sha256: self.keep(path, entry),
             // What cannot be read equals nothing.
             attributes: attributes(reader, path, entry).unwrap_or_else(|| "?".to_owned()),
@@ -107,8 +114,13 @@ impl Pen {
         self.text.push('\n');
     }
 
-    /// The digest of a small file or link, the former kept whole.
+    /// The digest of a file or link; a small file is kept whole.
     fn keep(&mut self, path: &SandboxPath, entry: &Entry) -> Option<String> {
+        if entry.kind == EntryKind::File && entry.size > KEPT_BYTES_MAX {
+            let fits = entry.size <= DIGEST_BYTES_MAX.min(self.room_digest);
+            self.room_digest -= if fits { entry.size } else { 0 };
+            return if fits { digest(&self.host, path, entry) } else { None };
+        }
         let content = content(&self.host, path, entry)?;
         let name = hex(&content);
         let fits = entry.size <= self.room_bytes && self.room_files > 0;

@@ -86,7 +86,7 @@ impl Look<'_> {
 
     /// Whether the host has had it since before the fork.
     fn is_old(&self, entry: &Entry) -> bool {
-        entry.kind == EntryKind::Directory || entry.ctime_ns < self.row.fork_ctime_ns
+        entry.kind == EntryKind::Directory || entry.ctime_ns < self.notes.fork_ns(self.row)
     }
 
     fn noted(
@@ -184,5 +184,6 @@ fn unknown(change: &Change) -> State {
 fn nowhere(kind: EntryKind, mode: u32) -> State {
     let (size, ctime_ns, inode) = (0, 0, (0, 0));
     let (sha256, attributes) = (None, String::new());
-    State { kind, mode, size, ctime_ns, inode, sha256, attributes, sure: false, landed: false }
+    let (owner, sure, landed) = (None, false, false);
+    State { kind, mode, size, ctime_ns, inode, owner, sha256, attributes, sure, landed }
 }

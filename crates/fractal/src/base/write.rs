@@ -6,9 +6,9 @@ use super::notes::{Line, Notes};
 use super::pen::Pen;
 use crate::Engine;
 use crate::view::path_of;
-use fractal_jail::layer::{Changes, View};
+use fractal_jail::layer::{Changes, Source, View};
 use fractal_model::{Change, Id, Result, SandboxPath};
-use fractal_store::SandboxRow;
+use fractal_store::{Reads, SandboxRow};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -22,6 +22,7 @@ pub fn note(engine: &Engine, row: &SandboxRow, run: Id, changes: &Changes) -> Re
     let project = path_of(&row.directory)?;
     let mut pen = Pen::new(engine, row)?;
     let untouched = Untouched::since_last_note(engine, row, &known)?;
+    let start = Start::of(engine, row, &known)?;
     let fresh =
         |change: &&Change| change.path.is_within(&project) && known.of(&change.path).is_none();
     let host = pen.host.clone();
@@ -39,7 +40,8 @@ pub fn note(engine: &Engine, row: &SandboxRow, run: Id, changes: &Changes) -> Re
             break;
         }
         let entry = reader.lookup(&change.path)?;
-        pen.note(&change.path, entry.as_ref(), &mut reader, row.fork_ctime_ns);
+        let marker_ns = start.ns(&change.path, entry.is_some())?;
+        pen.note(&change.path, entry.as_ref(), &mut reader, marker_ns);
         if entry.is_none() {
             nothing_at = Some(change.path.clone());
         }
@@ -48,6 +50,37 @@ pub fn note(engine: &Engine, row: &SandboxRow, run: Id, changes: &Changes) -> Re
         pen.line(&Line::Run { run });
     }
     pen.finish()
+}
+
+/// Since when a sandbox has seen the host at a path: since the fork, or since
+/// it went back to a state in which it had not changed it.
+struct Start {
+    fork_ns: i64,
+    back: Option<(i64, View)>,
+}
+
+impl Start {
+    fn of(engine: &Engine, row: &SandboxRow, known: &Notes) -> Result<Start> {
+        let mut start = Start { fork_ns: known.fork_ns(row), back: None };
+        let stack = engine.store.stack(row.top)?;
+        if let Some(back) = known.back.filter(|back| back.leads_to(&stack, row.base)) {
+            let shown = match back.to.or(row.base) {
+                None => engine.host_view(row, Vec::new())?,
+                Some(top) => engine.views(&SandboxRow { top, ..row.clone() }, row.base)?.top(),
+            };
+            start.back = Some((back.clock_ns, shown));
+        }
+        Ok(start)
+    }
+
+    fn ns(&self, path: &SandboxPath, is_there: bool) -> Result<i64> {
+        let Some((back_ns, shown)) = &self.back else { return Ok(self.fork_ns) };
+        Ok(match shown.lookup(path)? {
+            Some(entry) if entry.source == Source::Host => *back_ns,
+            None if !is_there => *back_ns,
+            _ => self.fork_ns,
+        })
+    }
 }
 
 /// What a sandbox has not written since its last note. A path that did not
@@ -121,7 +154,7 @@ pub fn note_staged<'a>(
     for path in paths.clone() {
         match known.of(path) {
             Some(states) => pen.copy(path, states, &known.dir),
-            None => pen.note_all([path].into_iter(), from.fork_ctime_ns)?,
+            None => pen.note_all([path].into_iter(), known.fork_ns(from))?,
         }
     }
     pen.finish()?;

@@ -117,7 +117,7 @@ fn pack(
         template: row.template.clone(),
         policy: row.policy.clone(),
         mounts: row.mounts.clone(),
-        base: base::held(engine, row, &views, &changes)?,
+        base: base::held(engine, row, &views, &history::union(&changes, &history))?,
         changes,
         history,
     };

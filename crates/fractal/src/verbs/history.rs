@@ -6,12 +6,12 @@
 //! and an import puts one layer on the next. What the sandbox holds now stands
 //! beside them, whole: who does not want its past reads only that.
 
-use crate::{Engine, insert_layer};
+use crate::{Engine, base, insert_layer};
 use fractal_jail::layer::{Bounds, Layer, View};
 use fractal_model::{Change, Code, Error, Id, Name, Result};
 use fractal_store::{Reads, SandboxRow, SnapshotRow, Tx, new_id, now_ms};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::rollback::BASE;
 use super::run::without_mount_points;
@@ -56,6 +56,13 @@ pub fn of(engine: &Engine, row: &SandboxRow) -> Result<Vec<(Past, View)>> {
     Ok(list)
 }
 
+/// What ever differed: now, or in a snapshot. Each path once.
+pub fn union(changes: &[Change], past: &[Past]) -> Vec<Change> {
+    let all = past.iter().flat_map(|past| &past.changes).chain(changes);
+    let all: BTreeMap<_, _> = all.map(|change| (&change.path, change)).collect();
+    all.into_values().cloned().collect()
+}
+
 /// Refuses names that no sandbox could have given.
 pub fn check(past: &[Past]) -> Result<()> {
     if past.len() > SNAPSHOTS_MAX {
@@ -86,6 +93,11 @@ impl Layers {
         engine.store.new_layer_dir(id)?;
         self.0.push(id);
         Ok((id, below))
+    }
+
+    /// Whatever is noted of the base counts for all of them.
+    pub fn mark(&self, engine: &Engine, row: &SandboxRow) {
+        self.0.iter().for_each(|layer| base::mark(engine, row, *layer));
     }
 
     /// Makes them last.

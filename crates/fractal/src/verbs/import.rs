@@ -94,7 +94,9 @@ pub fn unpack(
     let mut layers = Layers::default();
     let archive = Rationing { entries, ration, next: None };
     let filled = fill(engine, &row, &manifest, &mut layers, archive, source).and_then(|()| {
-        base::note_imported(engine, &row, &manifest.changes, &manifest.base)?;
+        let changed = history::union(&manifest.changes, &manifest.history);
+        base::note_imported(engine, &row, &changed, &manifest.base)?;
+        layers.mark(engine, &row);
         let mut body = record(caller, "import", Some(&row));
         let (changes, snapshots) = (manifest.changes.len(), manifest.history.len());
         body.detail = json!({ "changes": changes, "snapshots": snapshots });

@@ -2,7 +2,7 @@
 //! before is kept as a snapshot of its own, so that a rollback can be rolled
 //! back.
 
-use crate::{Caller, Engine, insert_layer, living, record, stages};
+use crate::{Caller, Engine, base, insert_layer, living, record, stages};
 use fractal_model::{Error, Id, Result, SandboxInfo};
 use fractal_store::{Reads, SandboxRow, SnapshotRow, StoreError, Tx, new_id, now_ms};
 use serde_json::json;
@@ -69,6 +69,10 @@ fn move_top(
             Some(super::snapshot::free_name(engine, row, "before-rollback")?)
         }
     };
+    if kept.is_some() {
+        base::mark(engine, row, row.top);
+    }
+    base::note_back(engine, row, target.filter(|_| to != BASE))?;
     let top = new_id();
     store.new_layer_dir(top)?;
     let written = store.transact(|tx| {

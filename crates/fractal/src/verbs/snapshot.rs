@@ -2,7 +2,7 @@
 //! runs.
 
 use super::seal::{self, Seal};
-use crate::{Caller, Engine, insert_layer, record};
+use crate::{Caller, Engine, base, insert_layer, record};
 use fractal_model::{Code, Error, Name, Result, SnapshotInfo, format_iso_ms};
 use fractal_store::{Reads, SandboxRow, SnapshotRow, new_id, now_ms};
 use serde_json::json;
@@ -65,7 +65,10 @@ fn take(
     if let (Err(_), Some(id)) = (&written, empty) {
         let _ = engine.store.discard_layer(id);
     }
-    written.map(|_| info(&snapshot))
+    written.map(|_| {
+        base::mark(engine, row, layer);
+        info(&snapshot)
+    })
 }
 
 /// `snap-1`, `snap-2`, … whichever is free.

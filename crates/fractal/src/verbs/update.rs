@@ -129,7 +129,7 @@ fn weigh(
             notes: &notes,
             complete: is_complete(engine, row, &notes)?,
             project: path_of(&row.directory)?,
-            marker_ns: row.fork_ctime_ns,
+            marker_ns: notes.fork_ns(row),
         }),
     };
     let (before, ours) = (views.base(), views.top());
@@ -300,7 +300,10 @@ fn carry_out(
         Ok(())
     });
     match moved {
-        Ok(()) => Ok(name),
+        Ok(()) => {
+            base::mark(engine, row, row.top);
+            Ok(name)
+        }
         Err(error) => {
             let _ = store.discard_layer(top);
             Err(error)

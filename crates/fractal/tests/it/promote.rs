@@ -5,7 +5,7 @@ use crate::world::{World, shell};
 use fractal::model::{ChangeKind, Check, Form, Promote, PromoteReply, Verdict};
 use fractal::{Action, Code, Reply};
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -616,4 +616,129 @@ fn what_is_taken_out_by_hand_after_a_promotion_stays_out() {
     assert_eq!(reply.applied.len(), 1, "{reply:?}");
     assert!(!world.file("n").exists());
     assert_eq!((world.read("old").as_str(), world.read("gone").as_str()), ("0", "0"));
+}
+
+#[test]
+fn an_edit_that_was_seen_before_a_rollback_and_taken_back_since_does_not_come_again() {
+    let world = World::new();
+    world.write("t", "1\n2\n3\n");
+    world.make("x", "echo k > k").unwrap();
+    world.snapshot("x", "s").unwrap();
+    world.sh("x", "echo A >> t").unwrap();
+    world.rollback("x", "s").unwrap();
+    world.write("t", "1\n2\n3\nMISTAKE\n");
+    world.sh("x", "echo B >> t").unwrap();
+    world.write("t", "1\n2\n3\n");
+    let reply = world.promote("x");
+    assert_eq!(reply.verdict, Verdict::Conflict, "{:?}", reply.applied);
+    assert_eq!(world.read("t"), "1\n2\n3\n");
+}
+
+#[test]
+fn what_a_sandbox_stands_on_comes_and_goes_with_its_snapshots() {
+    let world = World::new();
+    world.write("t", "1\n2\n3\n4\n5\n");
+    world.make("x", "echo k > k").unwrap();
+    world.snapshot("x", "s").unwrap();
+    world.sh("x", "sed -i s/1/A/ t").unwrap();
+    world.rollback("x", "s").unwrap();
+    world.write("t", "1\n2\n3\n4\nouter\n");
+    world.sh("x", "cat t; echo other > o").unwrap();
+    // Back on the way that it had left: what it stood on there counts again.
+    world.rollback("x", "before-rollback-1").unwrap();
+    let reply = world.promote("x");
+    assert_eq!(reply.verdict, Verdict::Applied, "{:?}", reply.conflicts);
+    assert_eq!(world.read("t"), "A\n2\n3\n4\nouter\n", "both edits are there");
+}
+
+#[test]
+fn an_update_that_was_rolled_back_overwrites_nothing_that_it_had_brought() {
+    let world = World::new();
+    world.write("t", "1\n2\n3\n4\n5\n");
+    world.make("x", "sed -i s/1/A/ t").unwrap();
+    world.write("t", "1\n2\n3\n4\nouter\n");
+    world.update("x", &[], &[]);
+    world.rollback("x", "before-update-1").unwrap();
+    let reply = world.promote("x");
+    assert_eq!(reply.verdict, Verdict::Applied, "{:?}", reply.conflicts);
+    assert_eq!(world.read("t"), "A\n2\n3\n4\nouter\n");
+}
+
+#[test]
+fn after_a_promotion_and_a_rollback_the_same_file_is_promoted_again() {
+    let world = World::new();
+    world.write("t", "1\n");
+    world.make("x", "echo 2 > t").unwrap();
+    world.promote("x");
+    world.rollback("x", "base").unwrap();
+    world.sh("x", "echo 3 >> t").unwrap();
+    let reply = world.promote("x");
+    assert_eq!(reply.verdict, Verdict::Applied, "{:?}", reply.conflicts);
+    assert_eq!(world.read("t"), "2\n3\n");
+}
+
+#[test]
+fn rights_that_both_changed_are_a_conflict_and_those_of_one_side_are_kept() {
+    let world = World::new();
+    let mode = |name: &str| world.file(name).metadata().unwrap().permissions().mode() & 0o777;
+    let chmod = |name: &str, mode| {
+        fs::set_permissions(world.file(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for (name, text) in [("both", "a"), ("text", "a"), ("theirs", "a\nb\nc\n")] {
+        world.write(name, text);
+        chmod(name, 0o644);
+    }
+    world.make("x", "chmod 755 both text; echo more >> text; echo d >> theirs").unwrap();
+    for name in ["both", "text", "theirs"] {
+        chmod(name, 0o600);
+    }
+    let reply = world.promote("x");
+    assert_eq!(reply.verdict, Verdict::Conflict);
+    assert_eq!(conflicts(&reply).len(), 2, "{:?}", reply.conflicts);
+    assert_eq!((mode("both"), mode("text")), (0o600, 0o600));
+    world.make("y", "echo e >> theirs").unwrap();
+    chmod("theirs", 0o640);
+    assert_eq!(world.promote("y").verdict, Verdict::Applied);
+    assert_eq!(mode("theirs"), 0o640);
+}
+
+#[test]
+fn an_owner_that_was_set_outside_stays() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: no right to give files away");
+        return;
+    }
+    let world = World::new();
+    let owner = |name: &str| {
+        let meta = world.file(name).metadata().unwrap();
+        (meta.uid(), meta.gid())
+    };
+    for name in ["theirs", "ours", "both"] {
+        world.write(name, "a");
+    }
+    world.make("x", "echo x > theirs; chown 7:7 ours both; echo x > both").unwrap();
+    for name in ["theirs", "both"] {
+        chown(world.file(name), Some(1234), Some(1235)).unwrap();
+    }
+    let reply = world.promote("x");
+    assert_eq!(conflicts(&reply), ["both"], "{:?}", reply.conflicts);
+    let only = vec!["theirs".into(), "ours".into()];
+    let reply = world.promote_with(Promote { only, ..asked("x") }).unwrap();
+    assert_eq!(reply.verdict, Verdict::Applied, "{:?}", reply.conflicts);
+    assert_eq!((owner("theirs"), owner("ours")), ((1234, 1235), (7, 7)));
+    assert_eq!((world.read("theirs"), owner("both")), ("x\n".into(), (1234, 1235)));
+}
+
+#[test]
+fn a_large_file_that_was_touched_or_taken_back_is_no_conflict() {
+    let world = World::new();
+    world.write("large", &"0123456789".repeat(300_000));
+    world.make("x", "echo >> large").unwrap();
+    let touched = fs::File::options().append(true).open(world.file("large")).unwrap();
+    touched.set_modified(std::time::SystemTime::now()).unwrap();
+    let reply = world.promote("x");
+    assert_eq!(reply.verdict, Verdict::Applied, "{:?}", reply.conflicts);
+    world.undo(None).unwrap();
+    let reply = world.promote("x");
+    assert_eq!(reply.verdict, Verdict::Applied, "{:?}", reply.conflicts);
 }

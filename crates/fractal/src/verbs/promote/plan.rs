@@ -63,7 +63,7 @@ pub fn plan(
             project: path_of(&row.directory)?,
             marker_ns: match target {
                 Against::Directory(_) => i64::MIN,
-                _ => row.fork_ctime_ns,
+                _ => notes.fork_ns(row),
             },
         }),
     };

@@ -5,7 +5,7 @@ use super::plan::{Against, Plan, plan};
 use super::rehearse::put;
 use super::{Progress, hold, stopped};
 use crate::flat::{self, Flat};
-use crate::{Caller, Engine, check, insert_layer};
+use crate::{Caller, Engine, base, check, insert_layer};
 use fractal_jail::layer::Writer;
 use fractal_model::{
     CheckReport, Code, Error, Form, Id, Promote, PromoteReply, RecordBody, Result, Tier, Verdict,
@@ -162,6 +162,7 @@ fn stack(engine: &Engine, parent: &SandboxRow, layer: Id, records: Records) -> R
         made.for_each(|id| drop(engine.store.discard_layer(id)));
         return Err(error.into());
     }
+    base::mark(engine, parent, parent.top);
     Ok(name)
 }
 

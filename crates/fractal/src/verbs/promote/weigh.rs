@@ -140,6 +140,16 @@ enum Moved {
     OnlyTheirs,
 }
 
+/// Whose a path is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Ours,
+    /// Only the target gave it away.
+    Theirs((u32, u32)),
+    /// Both did.
+    Clash,
+}
+
 /// What became of two edits of one text.
 enum Merged {
     /// They clash, or one of them is no text.
@@ -170,10 +180,11 @@ impl Sides<'_> {
         let new =
             ours.as_ref().map(|entry| self.wanted(path, entry, theirs.as_ref())).transpose()?;
         let wish = Wish { path: path.clone(), theirs, new, merged: false };
-        if matches!(moved, Moved::No) {
+        let gives = self.owner(path, ours.as_ref(), wish.theirs.as_ref())?;
+        if matches!(moved, Moved::No) && gives != Owner::Clash {
             return Ok(Weighed::Take(wish));
         }
-        if let (Some(mine), Some(other)) = (&ours, &wish.theirs) {
+        if let (Some(mine), Some(other), true) = (&ours, &wish.theirs, gives != Owner::Clash) {
             match self.merged(path, mine, other)? {
                 // The sandbox is back at what it started from.
                 Merged::Theirs => return Ok(Weighed::OnlyTheirs),
@@ -301,13 +312,39 @@ impl Sides<'_> {
             EntryKind::Directory => self.noted(path, theirs)?,
             _ => None,
         };
+        let owner = match self.owner(path, Some(entry), theirs)? {
+            Owner::Theirs(owner) => owner,
+            Owner::Ours | Owner::Clash => (entry.uid, entry.gid),
+        };
         Ok(New {
             mode: entry.mode,
-            owner: self.keep_owner.then_some((entry.uid, entry.gid)),
+            owner: self.keep_owner.then_some(owner),
             mtime_ns: entry.mtime_ns,
             noted,
             what,
         })
+    }
+
+    /// Whose a path is to be: what only one side changed counts.
+    fn owner(
+        &self,
+        path: &SandboxPath,
+        ours: Option<&Entry>,
+        theirs: Option<&Entry>,
+    ) -> Result<Owner> {
+        let (Some(ours), Some(theirs), true) = (ours, theirs, self.keep_owner) else {
+            return Ok(Owner::Ours);
+        };
+        let [ours, theirs] = [ours, theirs].map(|entry| (entry.uid, entry.gid));
+        let base = match self.base.lookup(path)? {
+            Some(entry) if entry.source != Source::Host => Some((entry.uid, entry.gid)),
+            _ => self.live.as_ref().and_then(|live| live.notes.owner(path)),
+        };
+        // Of what was noted before owners were, ours is all that is known.
+        let Some(base) = base.filter(|base| *base != theirs && ours != theirs) else {
+            return Ok(Owner::Ours);
+        };
+        Ok(if ours == base { Owner::Theirs(theirs) } else { Owner::Clash })
     }
 
     /// Attributes of a directory, where the target's are others.
@@ -330,12 +367,21 @@ impl Sides<'_> {
         let Some(text) = merge(&base.text, &mine, &other) else { return Ok(Merged::No) };
         let (noted, others) = (self.ours.attributes(path)?, self.theirs.attributes(path)?);
         let Some(noted) = one_of(&base.attributes, noted, &others) else { return Ok(Merged::No) };
-        let mode = if ours.mode == base.mode { theirs.mode } else { ours.mode };
+        let mode = match ours.mode == base.mode {
+            true => theirs.mode,
+            false if theirs.mode == base.mode || theirs.mode == ours.mode => ours.mode,
+            // Nobody's edit of the rights is overruled.
+            false => return Ok(Merged::No),
+        };
         if text == other && mode == theirs.mode && noted == others {
             return Ok(Merged::Theirs);
         }
         let noted = Some(Noted::fresh(noted));
-        let owner = self.keep_owner.then_some((theirs.uid, theirs.gid));
+        let owner = match self.owner(path, Some(ours), Some(theirs))? {
+            Owner::Theirs(owner) => owner,
+            Owner::Ours | Owner::Clash => (ours.uid, ours.gid),
+        };
+        let owner = self.keep_owner.then_some(owner);
         let what = What::File(Content::Bytes(text));
         let mtime_ns = ours.mtime_ns.max(theirs.mtime_ns);
         Ok(Merged::Text(New { mode, owner, mtime_ns, noted, what }))
