@@ -3,7 +3,7 @@
 use crate::admission::Admission;
 use crate::asker::Doorkeeper;
 use crate::idempotent::Answers;
-use crate::metrics::Metrics;
+use crate::metrics::{Family, Metrics, Now};
 use fractal::Engine;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -57,6 +57,21 @@ impl State {
             mcp_fixtures: false,
             ending: AtomicBool::new(false),
         }
+    }
+
+    /// Everything that can be counted, as it is now. Reads the state directory.
+    pub fn numbers(&self) -> fractal::Result<Vec<Family>> {
+        let census = self.engine.census()?;
+        Ok(self.metrics.families(&Now {
+            idle: census.sandboxes.saturating_sub(census.running),
+            running: census.running,
+            volumes: census.volumes,
+            layer_bytes: census.layer_bytes,
+            records: census.records,
+            active: self.admission.active() as u64,
+            waiting: self.admission.waiting() as u64,
+            starts: fractal::starts(),
+        }))
     }
 
     /// From now on no new work is taken.
