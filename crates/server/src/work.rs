@@ -4,6 +4,8 @@
 use crate::admission;
 use crate::asker::Asker;
 use crate::failure::Failure;
+use crate::metrics;
+use crate::otlp::{Attribute, Open};
 use crate::state::Shared;
 use fractal::model::Verb;
 use fractal::{Action, Caller, Engine, Error, Reply, RunIo};
@@ -17,17 +19,10 @@ pub async fn apply(state: &Shared, asker: &Asker, action: Action) -> Result<Repl
         makes: admission::makes(&action),
         needs_settings: action.needs_settings(),
     };
-    let metrics = state.clone();
     if let (Action::Run(_), Some(_)) = (&action, &state.inside) {
         return run_while_asked(state, asker, need, action).await;
     }
-    let job = move |engine: &Engine, caller: &Caller| {
-        let started = Instant::now();
-        let reply = engine.apply(caller, action)?;
-        metrics.metrics.reply(&reply, started.elapsed());
-        Ok(reply)
-    };
-    blocking(state, asker, need, job).await
+    replying(state, asker, need, move |engine, caller| engine.apply(caller, action)).await
 }
 
 /// A run behind a door ends when whoever asked for it goes away: nobody else
@@ -42,15 +37,11 @@ async fn run_while_asked(
     let lost = |error| Error::internal(format!("cannot follow the caller: {error}"));
     // Dropped with this future, which goes with its connection.
     let (_asked, watched) = UnixStream::pair().map_err(lost)?;
-    let metrics = state.clone();
     let job = move |engine: &Engine, caller: &Caller| {
-        let started = Instant::now();
         let io = RunIo::told(run.stdin.as_deref()).ending_with(watched.into());
-        let reply = Reply::Run(Box::new(engine.run(caller, run, io)?));
-        metrics.metrics.reply(&reply, started.elapsed());
-        Ok(reply)
+        Ok(Reply::Run(Box::new(engine.run(caller, run, io)?)))
     };
-    blocking(state, asker, need, job).await
+    replying(state, asker, need, job).await
 }
 
 /// What a call needs room for.
@@ -82,6 +73,23 @@ impl Need {
     }
 }
 
+/// Carries out what has a reply; that is counted, and told in its span.
+pub async fn replying(
+    state: &Shared,
+    asker: &Asker,
+    need: impl Into<Need>,
+    job: impl FnOnce(&Engine, &Caller) -> fractal::Result<Reply> + Send + 'static,
+) -> Result<Reply, Failure> {
+    let shared = state.clone();
+    let job = move |engine: &Engine, caller: &Caller| {
+        let started = Instant::now();
+        let reply = job(engine, caller)?;
+        shared.metrics.reply(&reply, started.elapsed());
+        Ok(reply)
+    };
+    carry_out(state, asker, need.into(), job, told).await
+}
+
 /// Calls the engine where it may block. A client that goes away does not stop
 /// what has begun; its place is taken until it ends.
 pub async fn blocking<R: Send + 'static>(
@@ -90,21 +98,68 @@ pub async fn blocking<R: Send + 'static>(
     need: impl Into<Need>,
     job: impl FnOnce(&Engine, &Caller) -> fractal::Result<R> + Send + 'static,
 ) -> Result<R, Failure> {
+    carry_out(state, asker, need.into(), job, |_| Vec::new()).await
+}
+
+async fn carry_out<R: Send + 'static>(
+    state: &Shared,
+    asker: &Asker,
+    need: Need,
+    job: impl FnOnce(&Engine, &Caller) -> fractal::Result<R> + Send + 'static,
+    told: fn(&R) -> Vec<Attribute>,
+) -> Result<R, Failure> {
     if state.is_ending() {
         return Err(Failure::ending());
     }
-    let Need { verb, makes, needs_settings } = need.into();
+    let Need { verb, makes, needs_settings } = need;
     let at_work = state.doorkeeper.gauges.work(asker)?;
     let place = state.admission.enter(verb).await?;
     let (shared, asker) = (state.clone(), asker.clone());
     let task = tokio::task::spawn_blocking(move || {
         let _until_done = (at_work, place);
-        let caller = asker.caller(&shared, needs_settings)?;
-        if makes {
-            shared.admission.room(&shared.engine)?;
+        // Here, so that it lasts as long as the work, whoever goes away.
+        let span = begin(&shared, &asker, verb);
+        let work = || {
+            let caller = asker.caller(&shared, needs_settings)?;
+            if makes {
+                shared.admission.room(&shared.engine)?;
+            }
+            job(&shared.engine, &caller)
+        };
+        let done = work();
+        if let Some(span) = span {
+            let error = done.as_ref().err().map(|error| error.code.name());
+            span.end(done.as_ref().map_or_else(|_| Vec::new(), told), error);
         }
-        job(&shared.engine, &caller)
+        done
     });
     let done = task.await.map_err(|_| Error::internal("the engine broke off"))?;
     Ok(done?)
+}
+
+/// Begins the span of what the engine does for a request.
+fn begin(state: &Shared, asker: &Asker, verb: Verb) -> Option<Open> {
+    // As it is written everywhere else.
+    let name = format!("{verb:?}").to_lowercase();
+    state.spans.as_ref()?.within(asker.span?, name.clone(), vec![("fractal.verb", name.into())])
+}
+
+/// What a reply says that may leave the machine: numbers, names of sandboxes,
+/// words from closed lists.
+fn told(reply: &Reply) -> Vec<Attribute> {
+    match reply {
+        Reply::Run(run) => vec![
+            ("fractal.sandbox", run.sandbox.as_str().into()),
+            ("fractal.outcome", metrics::word(run.outcome).into()),
+            ("fractal.exit", run.exit.into()),
+            ("fractal.wall_ms", run.usage.wall_ms.into()),
+            ("fractal.cpu_ms", run.usage.cpu_ms.into()),
+            ("fractal.memory_peak_bytes", run.usage.memory_peak_bytes.into()),
+        ],
+        Reply::Promote(promote) => {
+            vec![("fractal.verdict", metrics::verdict(promote.verdict).into())]
+        }
+        Reply::Sandbox(sandbox) => vec![("fractal.sandbox", sandbox.name.as_str().into())],
+        _ => Vec::new(),
+    }
 }

@@ -3,7 +3,7 @@
 
 mod family;
 
-pub use family::{Family, Number, Numbers, page};
+pub use family::{Buckets, EDGES, Family, Number, Numbers, page};
 
 use family::Histogram;
 use fractal::model::{Outcome, Verdict};
@@ -136,7 +136,7 @@ fn moment(now: &Now) -> Vec<Family> {
     ]
 }
 
-fn word(outcome: Outcome) -> &'static str {
+pub fn word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Exited => "exited",
         Outcome::Signalled => "signalled",
@@ -147,7 +147,7 @@ fn word(outcome: Outcome) -> &'static str {
     }
 }
 
-fn verdict(verdict: Verdict) -> &'static str {
+pub fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Applied => "applied",
         Verdict::Made => "made",
