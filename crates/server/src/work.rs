@@ -81,13 +81,14 @@ pub async fn replying(
     job: impl FnOnce(&Engine, &Caller) -> fractal::Result<Reply> + Send + 'static,
 ) -> Result<Reply, Failure> {
     let shared = state.clone();
+    let need = need.into();
     let job = move |engine: &Engine, caller: &Caller| {
         let started = Instant::now();
         let reply = job(engine, caller)?;
-        shared.metrics.reply(&reply, started.elapsed());
+        shared.metrics.reply(need.verb, &reply, started.elapsed());
         Ok(reply)
     };
-    carry_out(state, asker, need.into(), job, told).await
+    carry_out(state, asker, need, job, told).await
 }
 
 /// Calls the engine where it may block. A client that goes away does not stop

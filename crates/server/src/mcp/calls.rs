@@ -112,6 +112,7 @@ fn start(calling: Calling, request: CallToolRequestParams) -> Working {
             let (registry, _) = engine.tools_for(caller);
             let options = Options { cancel, ..Options::default() };
             let mut reply = registry.call_with(engine, caller, &call, &options);
+            shared.metrics.tool(&reply);
             check_out(&home, &sandbox, &mut reply);
             Ok(reply)
         };

@@ -6,7 +6,7 @@ mod family;
 pub use family::{Buckets, EDGES, Family, Number, Numbers, page};
 
 use family::Histogram;
-use fractal::model::{Outcome, Verdict};
+use fractal::model::{Outcome, RunReply, ToolReply, Verb, Verdict};
 use fractal::{Reply, Starts};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +25,7 @@ pub struct Metrics {
     runs: Counts<&'static str>,
     limits: Counts<&'static str>,
     promotions: Counts<&'static str>,
+    tools: Counts<(&'static str, &'static str)>,
     bad_keys: AtomicU64,
 }
 
@@ -59,17 +60,49 @@ impl Metrics {
         self.request_time.note(took);
     }
 
-    /// Counts what an answer tells; `took` is all of the engine's time.
-    pub fn reply(&self, reply: &Reply, took: Duration) {
-        match reply {
-            Reply::Run(run) => {
-                bump(&self.runs, word(run.outcome));
-                run.limits_reached.iter().for_each(|limit| bump(&self.limits, word(*limit)));
+    /// Counts what the answer to a verb tells; `took` is all of the engine's
+    /// time.
+    pub fn reply(&self, verb: Verb, reply: &Reply, took: Duration) {
+        match (verb, reply) {
+            (_, Reply::Run(run)) => {
+                self.run(run);
                 self.start_time.note(took.saturating_sub(Duration::from_millis(run.usage.wall_ms)));
             }
-            Reply::Promote(promote) => bump(&self.promotions, verdict(promote.verdict)),
+            (_, Reply::Guard(guard)) => {
+                self.run(&guard.run);
+                guard.promotion.iter().for_each(|promotion| self.promotion(promotion.verdict));
+            }
+            // Comparing answers in the same form, with runs that were before.
+            (Verb::Try, Reply::Try(tried)) => {
+                for outcome in tried.attempts.iter().filter_map(|attempt| attempt.outcome) {
+                    bump(&self.runs, word(outcome));
+                    if !matches!(outcome, Outcome::Exited | Outcome::Signalled) {
+                        bump(&self.limits, word(outcome));
+                    }
+                }
+            }
+            // Undo and update answer in the same form.
+            (Verb::Promote, Reply::Promote(promote)) => self.promotion(promote.verdict),
+            (_, Reply::Tool(call)) => self.tool(call),
+            (_, Reply::Calls { results }) => results.iter().for_each(|call| self.tool(call)),
             _ => {}
         }
+    }
+
+    fn run(&self, run: &RunReply) {
+        bump(&self.runs, word(run.outcome));
+        run.limits_reached.iter().for_each(|limit| bump(&self.limits, word(*limit)));
+    }
+
+    fn promotion(&self, of: Verdict) {
+        bump(&self.promotions, verdict(of));
+    }
+
+    /// Counts a call. A tool's name is its project's choice, so its kind
+    /// stands for it.
+    pub fn tool(&self, call: &ToolReply) {
+        let outcome = call.error().map_or("ok", |error| error.code.name());
+        bump(&self.tools, (call.kind.unwrap_or("unknown"), outcome));
     }
 
     /// All of it, in the order of the page.
@@ -90,6 +123,10 @@ impl Metrics {
             let labels = vec![method, ("route", route.clone()), ("status", status.to_string())];
             Number { labels, value: *count }
         };
+        let tool = |((kind, outcome), count): (&(&str, &str), &u64)| Number {
+            labels: vec![("kind", (*kind).to_owned()), ("outcome", (*outcome).to_owned())],
+            value: *count,
+        };
         let requests = lock(&self.requests).iter().map(request).collect();
         let by = |name, about, label, counts: &Counts<&'static str>| {
             Family::counters(name, about, label, lock(counts).iter().map(|(of, n)| (*of, *n)))
@@ -103,6 +140,11 @@ impl Metrics {
             by("fractal_runs_total", "Runs through this server.", "outcome", &self.runs),
             by("fractal_limits_total", "Limits that were felt inside.", "limit", &self.limits),
             by("fractal_promotions_total", "Promotions asked for.", "verdict", &self.promotions),
+            Family {
+                name: "fractal_tool_calls_total",
+                about: "Calls of tools, by kind of tool and how they ended.",
+                numbers: Numbers::Counter(lock(&self.tools).iter().map(tool).collect()),
+            },
             Family::counter(
                 "fractal_bad_keys_total",
                 "Requests with a key that does not hold.",
