@@ -29,6 +29,12 @@ impl Engine {
         Ok(self.store.census()?)
     }
 
+    /// Bytes in all layers, measured now. Takes as long as there is much.
+    pub fn measure_layers(&self) -> Result<u64> {
+        self.ready()?;
+        Ok(self.store.measure_layers()?)
+    }
+
     /// The answer that an asker was given before under this key.
     pub fn given(&self, asker: &str, key: &str) -> Result<Option<Given>> {
         self.ready()?;

@@ -19,6 +19,7 @@ mod inside;
 mod limits;
 mod listen;
 mod mcp;
+mod measure;
 mod metrics;
 mod openapi;
 mod otlp;

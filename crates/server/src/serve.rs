@@ -8,7 +8,7 @@ use crate::listen::{self, Listeners};
 use crate::otlp::{self, Collector, Spans};
 use crate::state::{Project, Shared, State};
 use crate::tls::{Tls, TlsFiles};
-use crate::{idempotent, inside, mcp, routes};
+use crate::{idempotent, inside, mcp, measure, routes};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use fractal::{Engine, Error, Result};
@@ -119,6 +119,7 @@ async fn serve_on(
     let (stop, stopped) = watch::channel(false);
     let asked_to_stop = stop_signal()?;
     let router = router(state.clone())?;
+    measure::keep_measuring(&state);
     let exporting = exporter.map(|exporter| exporter.start(state.clone()));
     ready(&addresses);
     let running = handed.map(|handed| {

@@ -70,7 +70,7 @@ impl State {
             idle: census.sandboxes.saturating_sub(census.running),
             running: census.running,
             volumes: census.volumes,
-            layer_bytes: census.layer_bytes,
+            layer_bytes: self.admission.layer_bytes().unwrap_or(census.layer_bytes),
             records: census.records,
             active: self.admission.active() as u64,
             waiting: self.admission.waiting() as u64,

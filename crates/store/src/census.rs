@@ -1,6 +1,7 @@
 //! How much there is, without reading all of it.
 
-use crate::{Reads, Result, Store};
+use crate::read::many;
+use crate::{LayerRow, Reads, Result, Store};
 
 /// Counts over the whole state directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,7 +14,7 @@ pub struct Census {
     pub runs: u64,
     /// Volumes.
     pub volumes: u64,
-    /// Bytes in layers, as they were last measured.
+    /// Bytes in sealed layers, as far as they were measured.
     pub layer_bytes: u64,
     /// The number of the latest record.
     pub records: u64,
@@ -39,5 +40,22 @@ impl Store {
                 })
             })?)
         })
+    }
+
+    /// Bytes in all layers: of sealed ones as noted, of those that are written
+    /// to as they are now. Walks through the latter, so it takes its time; what
+    /// goes away meanwhile takes nothing.
+    pub fn measure_layers(&self) -> Result<u64> {
+        let open = format!(
+            "SELECT {} FROM layer WHERE sealed = 0 OR size_bytes = 0 ORDER BY id",
+            LayerRow::COLUMNS
+        );
+        let noted = "SELECT coalesce(sum(size_bytes), 0) FROM layer WHERE sealed = 1";
+        let (noted, rows): (u64, Vec<LayerRow>) = self.ask(|conn| {
+            let noted = conn.prepare_cached(noted)?.query_row([], |row| row.get(0))?;
+            Ok((noted, many(conn, &open, [], LayerRow::read)?))
+        })?;
+        let sizes = rows.iter().map(|row| self.known_size(row).unwrap_or(0));
+        Ok(sizes.fold(noted, u64::saturating_add))
     }
 }

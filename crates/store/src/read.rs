@@ -231,7 +231,7 @@ impl Store {
 
     /// A layer's size as noted, or as measured now. Sealing takes the same time
     /// for any size, so it notes none; whoever asks first does it.
-    fn known_size(&self, layer: &LayerRow) -> Result<u64> {
+    pub(crate) fn known_size(&self, layer: &LayerRow) -> Result<u64> {
         if layer.sealed && layer.size_bytes > 0 {
             return Ok(layer.size_bytes);
         }

@@ -60,6 +60,10 @@ pub struct Serve {
     /// Bytes that layers may take before new sandboxes are refused, as in 50g
     #[arg(long, value_name = "SIZE", value_parser = fractal::model::parse_bytes)]
     disk: Option<u64>,
+    /// Memory of the machine that stays free: with less, new sandboxes are
+    /// refused
+    #[arg(long, value_name = "SIZE", value_parser = fractal::model::parse_bytes, default_value = "256m")]
+    memory_free: u64,
     /// Bytes of a file or archive that may be sent or fetched whole, as in 500m
     #[arg(long, value_name = "SIZE", value_parser = fractal::model::parse_bytes, default_value = "1g")]
     body: u64,
@@ -145,6 +149,7 @@ impl Serve {
             sandboxes: self.sandboxes,
             disk_bytes: self.disk,
             body_bytes: self.body,
+            memory_free_bytes: self.memory_free,
             ..usual
         };
         fractal_server::Settings {

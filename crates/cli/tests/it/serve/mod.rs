@@ -3,6 +3,7 @@
 mod abuse;
 mod apply;
 mod askers;
+mod budgets;
 mod client;
 mod faults;
 mod files;
