@@ -65,7 +65,8 @@ pub struct Admission {
 /// What there is of that which is bounded.
 #[derive(Clone, Copy)]
 struct Used {
-    sandboxes: u64,
+    /// `None` while there is room for more; nobody counts them then.
+    sandboxes: Option<u64>,
     /// `None` while nobody has measured it.
     layer_bytes: Option<u64>,
     /// `None` where the machine does not tell.
@@ -166,7 +167,7 @@ impl Admission {
     /// Refuses to have something new made when the whole is used up.
     pub fn room(&self, engine: &Engine) -> fractal::Result<()> {
         self.budget.check(Used {
-            sandboxes: engine.census()?.sandboxes,
+            sandboxes: engine.sandboxes_beyond(self.budget.sandboxes)?,
             layer_bytes: self.layer_bytes(),
             memory_free_bytes: memory_free(),
         })
@@ -176,8 +177,8 @@ impl Admission {
 impl Budget {
     fn check(&self, used: Used) -> fractal::Result<()> {
         let busy = |text: String, hint: &str| Err(Error::new(Code::Busy, text).hint(hint));
-        if used.sandboxes >= self.sandboxes {
-            let text = format!("there are {} sandboxes, {} may be", used.sandboxes, self.sandboxes);
+        if let Some(count) = used.sandboxes {
+            let text = format!("there are {count} sandboxes, {} may be", self.sandboxes);
             return busy(text, "drop sandboxes");
         }
         if let (Some(taken), Some(most)) = (used.layer_bytes, self.disk_bytes)
@@ -258,7 +259,7 @@ mod tests {
             ..Budget::for_cores(1)
         };
         let little = Used {
-            sandboxes: 9,
+            sandboxes: None,
             layer_bytes: Some(50 * MIB - 1),
             memory_free_bytes: Some(256 * MIB),
         };
@@ -270,7 +271,7 @@ mod tests {
             }
         };
         check(&budget, little, "");
-        check(&budget, Used { sandboxes: 10, ..little }, "there are 10 sandboxes, 10 may be");
+        check(&budget, Used { sandboxes: Some(10), ..little }, "there are 10 sandboxes, 10 may be");
         let full = Used { layer_bytes: Some(50 * MIB), ..little };
         check(&budget, full, "sandboxes take 50 MiB on disk, 50 MiB may be");
         check(&Budget { disk_bytes: None, ..budget.clone() }, full, "");

@@ -42,6 +42,22 @@ impl Store {
         })
     }
 
+    /// How many sandboxes there are, if they are `most` or more. Rows are
+    /// numbered upwards, so the highest number bounds their count: it is found
+    /// at once, and only beyond the bound is anything counted.
+    pub fn sandboxes_beyond(&self, most: u64) -> Result<Option<u64>> {
+        let ask = |sql: &str| {
+            self.ask(|conn| {
+                let count: u64 = conn.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+                Ok(count)
+            })
+        };
+        if ask("SELECT coalesce(max(rowid), 0) FROM sandbox")? < most {
+            return Ok(None);
+        }
+        Ok(Some(ask("SELECT count(*) FROM sandbox")?).filter(|count| *count >= most))
+    }
+
     /// Bytes in all layers: of sealed ones as noted, of those that are written
     /// to as they are now. Walks through the latter, so it takes its time; what
     /// goes away meanwhile takes nothing.

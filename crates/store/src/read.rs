@@ -54,6 +54,26 @@ pub trait Reads {
         self.ask(|conn| many(conn, &sql, [], SandboxRow::read))
     }
 
+    /// Sandboxes in the order of their ids, which is that of their making:
+    /// those that follow `after`, of one tenant and one template where these
+    /// are given. What is made meanwhile comes on a later page, unless it was
+    /// made in the millisecond that `after` was.
+    fn sandboxes_after(
+        &self,
+        after: Option<Id>,
+        tenant: Option<&str>,
+        template: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<SandboxRow>> {
+        let sql = sandbox_sql(
+            "WHERE id > ?1 AND (?2 IS NULL OR tenant = ?2) \
+             AND (?3 IS NULL OR template = ?3) ORDER BY id LIMIT ?4",
+        );
+        let after = after.as_ref().map_or("", Id::as_str);
+        let values = rusqlite::params![after, tenant, template, limit];
+        self.ask(|conn| many(conn, &sql, values, SandboxRow::read))
+    }
+
     /// The sandboxes whose parent this is, oldest first.
     fn children(&self, parent: Id) -> Result<Vec<SandboxRow>> {
         let sql = sandbox_sql("WHERE parent = ?1 ORDER BY created_ms, id");

@@ -1,6 +1,8 @@
 //! How much there is, and what it takes.
 
-use crate::support::{add_sandbox, home, open};
+use crate::support::{add_layer, add_sandbox, home, open, sandbox_row};
+use fractal_model::Id;
+use fractal_store::{Reads, SandboxRow, Store};
 use std::fs;
 
 const MIB: u64 = 1 << 20;
@@ -24,4 +26,79 @@ fn layers_are_measured_also_while_they_are_written_to() {
     let other = add_sandbox(&store, "b", None);
     fs::remove_dir_all(store.layer_tree(other.top)).unwrap();
     assert_eq!(store.measure_layers().unwrap(), after);
+}
+
+/// A sandbox whose id says that it was made at this time; ids of one
+/// millisecond have no order.
+fn add_at(store: &Store, time_ms: u64, name: &str) -> SandboxRow {
+    let row = SandboxRow {
+        id: Id::from_parts(time_ms, [0; 10]),
+        ..sandbox_row(name, None, add_layer(store, None))
+    };
+    store.transact(|tx| tx.insert_sandbox(&row)).unwrap();
+    row
+}
+
+/// The names of all pages, with something happening between them.
+fn walk(store: &Store, tenant: Option<&str>, between: impl Fn(usize)) -> Vec<String> {
+    let (mut names, mut after): (Vec<String>, Option<Id>) = (Vec::new(), None);
+    for number in 0.. {
+        let page = store.sandboxes_after(after, tenant, None, 3).unwrap();
+        let Some(last) = page.last() else { break };
+        after = Some(last.id);
+        names.extend(page.into_iter().map(|row| row.name));
+        between(number);
+    }
+    names
+}
+
+#[test]
+fn pages_hold_each_sandbox_once_whatever_happens_between_them() {
+    let home = home();
+    let store = open(&home);
+    let names: Vec<String> = (0..10).map(|number| format!("s{number}")).collect();
+    let rows: Vec<_> = (1..).zip(&names).map(|(time, name)| add_at(&store, time, name)).collect();
+    assert_eq!(walk(&store, None, |_| ()), names);
+    // New ones come last, and one that goes takes no other along.
+    let seen = walk(&store, None, |number| match number {
+        0 => drop(add_at(&store, 100, "new")),
+        1 => store.transact(|tx| tx.delete_sandbox(rows[1].id).map(drop)).unwrap(),
+        _ => {}
+    });
+    let expect: Vec<String> = names.iter().cloned().chain(["new".to_owned()]).collect();
+    assert_eq!(seen, expect);
+}
+
+#[test]
+fn a_page_is_of_one_tenant_and_one_template() {
+    let home = home();
+    let store = open(&home);
+    for number in 0..8 {
+        let mut row = sandbox_row(&format!("s{number}"), None, add_layer(&store, None));
+        row.id = Id::from_parts(number, [0; 10]);
+        row.tenant = if number % 2 == 0 { "even" } else { "odd" }.into();
+        row.template = if number < 4 { "low" } else { "high" }.into();
+        store.transact(|tx| tx.insert_sandbox(&row)).unwrap();
+    }
+    assert_eq!(walk(&store, Some("odd"), |_| ()), ["s1", "s3", "s5", "s7"]);
+    let some = store.sandboxes_after(None, Some("even"), Some("high"), 9).unwrap();
+    assert_eq!(some.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["s4", "s6"]);
+    assert!(store.sandboxes_after(None, Some("none"), None, 9).unwrap().is_empty());
+}
+
+#[test]
+fn sandboxes_are_counted_when_there_may_be_too_many() {
+    let home = home();
+    let store = open(&home);
+    assert_eq!(store.sandboxes_beyond(1).unwrap(), None);
+    assert_eq!(store.sandboxes_beyond(0).unwrap(), Some(0));
+    let rows: Vec<_> =
+        (0..5).map(|number| add_sandbox(&store, &format!("s{number}"), None)).collect();
+    assert_eq!(store.sandboxes_beyond(6).unwrap(), None);
+    assert_eq!(store.sandboxes_beyond(5).unwrap(), Some(5));
+    assert_eq!(store.sandboxes_beyond(2).unwrap(), Some(5));
+    // The latest keeps its number, and what is gone does not count.
+    store.transact(|tx| tx.delete_sandbox(rows[0].id).map(drop)).unwrap();
+    assert_eq!(store.sandboxes_beyond(5).unwrap(), None);
+    assert_eq!(store.sandboxes_beyond(4).unwrap(), Some(4));
 }

@@ -109,6 +109,25 @@ fn lists_come_in_pages() {
         after = format!("&after={next}");
     }
     assert_eq!(names, ["p1", "p2", "p3"]);
+    // A key for one sandbox has pages of what was forked below it alone.
+    for (parent, name) in [("p1", "c1"), ("p2", "other"), ("c1", "c2"), ("p1", "c3")] {
+        let body = json!({ "name": name }).to_string();
+        assert_eq!(server.own("POST", &format!("/v1/sandboxes/{parent}/fork"), &body).status, 201);
+    }
+    let key = server.key(r#"{"role":"runner","scope":"p1"}"#);
+    let page = |more: &str| {
+        let path = format!("/v1/sandboxes?limit=2{more}");
+        let page = server.with_key(&key, "GET", &path, "").json();
+        let list = page["sandboxes"].as_array().expect("a list").clone();
+        let names: Vec<Value> = list.iter().map(|one| one["name"].clone()).collect();
+        (names, page["next"].as_str().map(str::to_owned))
+    };
+    let (first, next) = page("");
+    let next = next.expect("there are more");
+    let (second, last) = page(&format!("&after={next}"));
+    assert_eq!((first, second), (vec![json!("p1"), json!("c1")], vec![json!("c2"), json!("c3")]));
+    assert_eq!(last, None, "a page that ends with the list is the last");
+    server.own("GET", "/v1/sandboxes?after=nonsense", "").refusal(400, "invalid");
     server.own("GET", "/v1/sandboxes?limit=0", "").refusal(400, "invalid");
     server.own("GET", "/v1/sandboxes?limt=5", "").refusal(400, "invalid");
 }
