@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::metrics;
 use crate::otlp::{Attribute, Open};
 use crate::state::Shared;
-use fractal::model::Verb;
+use fractal::model::{ToolReply, Verb};
 use fractal::{Action, Caller, Engine, Error, Reply, RunIo};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
@@ -16,13 +16,28 @@ use std::time::Instant;
 pub async fn apply(state: &Shared, asker: &Asker, action: Action) -> Result<Reply, Failure> {
     let need = Need {
         verb: action.verb(),
+        told: action.verb(),
         makes: admission::makes(&action),
         needs_settings: action.needs_settings(),
     };
     if let (Action::Run(_), Some(_)) = (&action, &state.inside) {
         return run_while_asked(state, asker, need, action).await;
     }
-    replying(state, asker, need, move |engine, caller| engine.apply(caller, action)).await
+    let tool = match &action {
+        Action::Tool(call) => Some(call.tool.clone()),
+        _ => None,
+    };
+    let shared = state.clone();
+    let job = move |engine: &Engine, caller: &Caller| {
+        let done = engine.apply(caller, action);
+        // One call that fails has no reply to read its kind from.
+        if let (Some(name), Err(error)) = (tool, &done) {
+            let tool = engine.tools_for(caller).0.get(&name);
+            shared.metrics.call(tool.map(|tool| tool.kind.name()), Some(error.code));
+        }
+        done
+    };
+    replying(state, asker, need, job).await
 }
 
 /// A run behind a door ends when whoever asked for it goes away: nobody else
@@ -48,6 +63,8 @@ async fn run_while_asked(
 #[derive(Clone, Copy)]
 pub struct Need {
     verb: Verb,
+    /// Under which verb it is told of.
+    told: Verb,
     /// Whether a sandbox may be made.
     makes: bool,
     /// Whether it acts on settings, and so not without them.
@@ -56,7 +73,7 @@ pub struct Need {
 
 impl From<Verb> for Need {
     fn from(verb: Verb) -> Need {
-        Need { verb, makes: false, needs_settings: verb.needs_settings() }
+        Need { verb, told: verb, makes: false, needs_settings: verb.needs_settings() }
     }
 }
 
@@ -64,7 +81,7 @@ impl Need {
     /// For a sandbox that is made by this verb. Its template and bounds are
     /// settings, whatever the verb does without.
     pub fn making(verb: Verb) -> Need {
-        Need { verb, makes: true, needs_settings: true }
+        Need { verb, told: verb, makes: true, needs_settings: true }
     }
 
     /// For a run that makes its sandbox, or works in one.
@@ -91,6 +108,23 @@ pub async fn replying(
     carry_out(state, asker, need, job, told).await
 }
 
+/// Carries out a call of a tool. Tools may run programs, so it takes the
+/// place of a run.
+pub async fn calling(
+    state: &Shared,
+    asker: &Asker,
+    job: impl FnOnce(&Engine, &Caller) -> fractal::Result<ToolReply> + Send + 'static,
+) -> Result<ToolReply, Failure> {
+    let shared = state.clone();
+    let job = move |engine: &Engine, caller: &Caller| {
+        let reply = job(engine, caller)?;
+        shared.metrics.tool(&reply);
+        Ok(reply)
+    };
+    let need = Need { told: Verb::Tool, ..Need::from(Verb::Run) };
+    carry_out(state, asker, need, job, told_of_call).await
+}
+
 /// Calls the engine where it may block. A client that goes away does not stop
 /// what has begun; its place is taken until it ends.
 pub async fn blocking<R: Send + 'static>(
@@ -112,14 +146,14 @@ async fn carry_out<R: Send + 'static>(
     if state.is_ending() {
         return Err(Failure::ending());
     }
-    let Need { verb, makes, needs_settings } = need;
+    let Need { verb, told: name, makes, needs_settings } = need;
     let at_work = state.doorkeeper.gauges.work(asker)?;
     let place = state.admission.enter(verb).await?;
     let (shared, asker) = (state.clone(), asker.clone());
     let task = tokio::task::spawn_blocking(move || {
         let _until_done = (at_work, place);
         // Here, so that it lasts as long as the work, whoever goes away.
-        let span = begin(&shared, &asker, verb);
+        let span = begin(&shared, &asker, name);
         let work = || {
             let caller = asker.caller(&shared, needs_settings)?;
             if makes {
@@ -160,7 +194,14 @@ fn told(reply: &Reply) -> Vec<Attribute> {
         Reply::Promote(promote) => {
             vec![("fractal.verdict", metrics::verdict(promote.verdict).into())]
         }
+        Reply::Tool(call) => told_of_call(call),
         Reply::Sandbox(sandbox) => vec![("fractal.sandbox", sandbox.name.as_str().into())],
         _ => Vec::new(),
     }
+}
+
+fn told_of_call(call: &ToolReply) -> Vec<Attribute> {
+    let outcome = call.error().map_or("ok", |error| error.code.name());
+    let kind = call.kind.unwrap_or("unknown");
+    vec![("fractal.tool_kind", kind.into()), ("fractal.outcome", outcome.into())]
 }

@@ -112,11 +112,10 @@ fn start(calling: Calling, request: CallToolRequestParams) -> Working {
             let (registry, _) = engine.tools_for(caller);
             let options = Options { cancel, ..Options::default() };
             let mut reply = registry.call_with(engine, caller, &call, &options);
-            shared.metrics.tool(&reply);
             check_out(&home, &sandbox, &mut reply);
             Ok(reply)
         };
-        work::blocking(&state, &asker, Verb::Run, job).await
+        work::calling(&state, &asker, job).await
     })
 }
 

@@ -7,7 +7,7 @@ pub use family::{Buckets, EDGES, Family, Number, Numbers, page};
 
 use family::Histogram;
 use fractal::model::{Outcome, RunReply, ToolReply, Verb, Verdict};
-use fractal::{Reply, Starts};
+use fractal::{Code, Reply, Starts};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -98,11 +98,14 @@ impl Metrics {
         bump(&self.promotions, verdict(of));
     }
 
+    pub fn tool(&self, call: &ToolReply) {
+        self.call(call.kind, call.error().map(|error| error.code));
+    }
+
     /// Counts a call. A tool's name is its project's choice, so its kind
     /// stands for it.
-    pub fn tool(&self, call: &ToolReply) {
-        let outcome = call.error().map_or("ok", |error| error.code.name());
-        bump(&self.tools, (call.kind.unwrap_or("unknown"), outcome));
+    pub fn call(&self, kind: Option<&'static str>, error: Option<Code>) {
+        bump(&self.tools, (kind.unwrap_or("unknown"), error.map_or("ok", Code::name)));
     }
 
     /// All of it, in the order of the page.

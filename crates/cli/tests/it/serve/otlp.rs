@@ -194,6 +194,25 @@ fn errors_have_their_code_and_nothing_of_what_was_sent() {
     }
 }
 
+#[cfg(feature = "tools")]
+#[test]
+fn a_call_of_a_tool_is_told_by_its_kind_and_outcome() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let collector = Collector::start(&[]);
+    let server = Server::start_with(&world, &["--otlp", &collector.url()]);
+    assert_eq!(server.own("POST", "/v1/sandboxes", r#"{"name":"t"}"#).status, 201);
+    let write = r#"{"sandbox":"t","input":{"path":"hunter2","content":"x"}}"#;
+    let called = server.own("POST", "/v1/tools/write", write);
+    assert_eq!(called.status, 200, "{}", called.body);
+    let tool = collector.span("tool");
+    assert_eq!(attribute(&tool, "fractal.tool_kind"), "verb", "{tool}");
+    assert_eq!(attribute(&tool, "fractal.outcome"), "ok", "{tool}");
+    assert!(collector.told().iter().all(|told| !told.body.contains("hunter2")));
+}
+
 #[test]
 fn the_last_spans_and_the_numbers_come_before_the_end() {
     let world = World::new();

@@ -247,6 +247,8 @@ fn runs_promotions_and_calls_are_counted_whichever_verb_they_came_with() {
         { "tool": "nothing", "sandbox": quick, "input": {} },
     ]});
     let called = server.own("POST", "/v1/calls", &calls.to_string());
+    let missing = json!({ "sandbox": quick, "input": { "path": "absent" } }).to_string();
+    server.own("POST", "/v1/tools/read", &missing).refusal(404, "not_found");
     let page = server.own("GET", "/metrics", "").body;
     for line in [
         "fractal_runs_total{outcome=\"exited\"} 2",
@@ -256,6 +258,7 @@ fn runs_promotions_and_calls_are_counted_whichever_verb_they_came_with() {
         &format!("fractal_promotions_total{{verdict=\"{verdict}\"}} 1"),
         "fractal_tool_calls_total{kind=\"verb\",outcome=\"ok\"} 1",
         "fractal_tool_calls_total{kind=\"verb\",outcome=\"invalid\"} 1",
+        "fractal_tool_calls_total{kind=\"verb\",outcome=\"not_found\"} 1",
         "fractal_tool_calls_total{kind=\"program\",outcome=\"ok\"} 1",
         "fractal_tool_calls_total{kind=\"unknown\",outcome=\"not_found\"} 1",
         "fractal_sandboxes{state=\"running\"} 0",
