@@ -74,6 +74,17 @@ pub trait Reads {
         self.ask(|conn| many(conn, &sql, values, SandboxRow::read))
     }
 
+    /// The sandboxes that nobody has touched for longer than they may be
+    /// forgotten, oldest first.
+    fn expired_sandboxes(&self, now_ms: u64) -> Result<Vec<SandboxRow>> {
+        // A bound that no clock reaches is a sum that no integer holds, which
+        // SQLite turns into a number with a point: it is still larger.
+        let sql = sandbox_sql(
+            "WHERE ttl_ms IS NOT NULL AND touched_ms + ttl_ms < ?1 ORDER BY created_ms, id",
+        );
+        self.ask(|conn| many(conn, &sql, [now_ms], SandboxRow::read))
+    }
+
     /// The sandboxes whose parent this is, oldest first.
     fn children(&self, parent: Id) -> Result<Vec<SandboxRow>> {
         let sql = sandbox_sql("WHERE parent = ?1 ORDER BY created_ms, id");

@@ -102,3 +102,29 @@ fn sandboxes_are_counted_when_there_may_be_too_many() {
     assert_eq!(store.sandboxes_beyond(5).unwrap(), None);
     assert_eq!(store.sandboxes_beyond(4).unwrap(), Some(4));
 }
+
+#[test]
+fn what_was_forgotten_for_too_long_has_expired_and_nothing_else() {
+    let home = home();
+    let store = open(&home);
+    let largest = i64::MAX as u64;
+    for (name, touched_ms, ttl_ms) in [
+        ("kept", 1, None),
+        ("over", 100, Some(899)),
+        ("at-the-edge", 100, Some(900)),
+        ("later", 900, Some(900)),
+        ("never", 100, Some(largest)),
+        ("at-once", 100, Some(0)),
+    ] {
+        let top = add_layer(&store, None);
+        let row = SandboxRow { touched_ms, ttl_ms, ..sandbox_row(name, None, top) };
+        store.transact(|tx| tx.insert_sandbox(&row)).unwrap();
+    }
+    let expired = |now| {
+        let rows = store.expired_sandboxes(now).unwrap();
+        rows.into_iter().map(|row| row.name).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(expired(1000), ["at-once".to_owned(), "over".to_owned()].into());
+    assert_eq!(expired(0), [].into());
+    assert_eq!(expired(largest).len(), 4, "all but two");
+}
