@@ -1,8 +1,8 @@
 //! What doors for other programs need besides the verbs: the engine's own
 //! numbers, and answers that are safe to ask for again.
 
-use crate::{Engine, Result};
-use fractal_model::Given;
+use crate::{Caller, Engine, Result, verbs};
+use fractal_model::{Given, Id, SandboxInfo, Verb};
 use fractal_store::{Census, now_ms};
 use sha2::{Digest, Sha256};
 
@@ -27,6 +27,32 @@ impl Engine {
     pub fn census(&self) -> Result<Census> {
         self.ready()?;
         Ok(self.store.census()?)
+    }
+
+    /// How many sandboxes there are, if they are `most` or more.
+    pub fn sandboxes_beyond(&self, most: u64) -> Result<Option<u64>> {
+        self.ready()?;
+        Ok(self.store.sandboxes_beyond(most)?)
+    }
+
+    /// A page of `list`: sandboxes that follow the one with the id `after`,
+    /// and the id to go on from, where there are more.
+    pub fn list_page(
+        &self,
+        caller: &Caller,
+        after: Option<Id>,
+        limit: usize,
+    ) -> Result<(Vec<SandboxInfo>, Option<Id>)> {
+        self.ready()?;
+        self.authorize(caller, Verb::List)?;
+        let done = verbs::list::page(self, caller, after, limit);
+        self.noted(caller, Verb::List, done)
+    }
+
+    /// Bytes in all layers, measured now. Takes as long as there is much.
+    pub fn measure_layers(&self) -> Result<u64> {
+        self.ready()?;
+        Ok(self.store.measure_layers()?)
     }
 
     /// The answer that an asker was given before under this key.

@@ -449,7 +449,7 @@ impl Engine {
         self.noted(caller, Verb::Diff, done)
     }
 
-    fn authorize(&self, caller: &Caller, verb: Verb) -> Result<()> {
+    pub(crate) fn authorize(&self, caller: &Caller, verb: Verb) -> Result<()> {
         if caller.policy.allows(verb) {
             return Ok(());
         }
@@ -469,7 +469,7 @@ impl Engine {
     /// Writes down what a key asked for and does not get. What is out of reach
     /// and what does not exist take the same way, so that the time it takes
     /// does not tell them apart either.
-    fn noted<T>(&self, caller: &Caller, verb: Verb, done: Result<T>) -> Result<T> {
+    pub(crate) fn noted<T>(&self, caller: &Caller, verb: Verb, done: Result<T>) -> Result<T> {
         let error = match &done {
             Err(error) if matches!(error.code, Code::Denied | Code::NotFound) => error,
             _ => return done,

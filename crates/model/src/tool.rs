@@ -56,6 +56,10 @@ pub struct ToolReply {
     pub tries: u32,
     /// From the first try to the answer.
     pub wall_ms: u64,
+    /// Whether it is a verb, a function or a program, where it exists. For
+    /// whoever counts calls; the answer does not tell it.
+    #[serde(skip)]
+    pub kind: Option<&'static str>,
     /// What the tool answered, or why it did not.
     #[serde(flatten)]
     pub answer: ToolAnswer,
@@ -151,8 +155,14 @@ mod tests {
 
     #[test]
     fn an_answer_is_an_output_or_an_error_and_reads_back() {
-        let reply =
-            |answer| ToolReply { tool: "t".into(), sandbox: None, tries: 1, wall_ms: 2, answer };
+        let reply = |answer| ToolReply {
+            tool: "t".into(),
+            sandbox: None,
+            tries: 1,
+            wall_ms: 2,
+            kind: None,
+            answer,
+        };
         let check = |answer, expect: Value| {
             let reply = Reply::Tool(Box::new(reply(answer)));
             let text = serde_json::to_value(&reply).expect("replies are JSON");

@@ -7,8 +7,8 @@
 use crate::failure::Failure;
 use fractal::model::{Verb, format_bytes};
 use fractal::{Action, Code, Engine, Error};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -28,7 +28,7 @@ pub struct Budget {
     pub waiting: usize,
     /// Sandboxes that may exist.
     pub sandboxes: u64,
-    /// Bytes that the state directory may hold.
+    /// Bytes that layers may take.
     pub disk_bytes: Option<u64>,
     /// Bytes of a file or an archive that is sent, or of an archive that is
     /// fetched.
@@ -59,6 +59,18 @@ pub struct Admission {
     bodies: Arc<Semaphore>,
     waiting: AtomicUsize,
     active: Arc<AtomicUsize>,
+    layer_bytes: Mutex<Option<u64>>,
+}
+
+/// What there is of that which is bounded.
+#[derive(Clone, Copy)]
+struct Used {
+    /// `None` while there is room for more; nobody counts them then.
+    sandboxes: Option<u64>,
+    /// `None` while nobody has measured it.
+    layer_bytes: Option<u64>,
+    /// `None` where the machine does not tell.
+    memory_free_bytes: Option<u64>,
 }
 
 /// A place, until dropped.
@@ -81,6 +93,7 @@ impl Admission {
             bodies: Arc::new(Semaphore::new(BODIES)),
             waiting: AtomicUsize::new(0),
             active: Arc::default(),
+            layer_bytes: Mutex::new(None),
             budget,
         }
     }
@@ -93,6 +106,20 @@ impl Admission {
     /// Requests that wait for a place.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
+    }
+
+    /// Somebody measured all layers.
+    pub fn measured(&self, bytes: u64) {
+        *self.layer_bytes.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes);
+    }
+
+    /// What all layers took when they were last measured.
+    pub fn layer_bytes(&self) -> Option<u64> {
+        *self.layer_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn has_disk_bound(&self) -> bool {
+        self.budget.disk_bytes.is_some()
     }
 
     /// Waits for a place for the verb.
@@ -139,28 +166,34 @@ impl Admission {
 
     /// Refuses to have something new made when the whole is used up.
     pub fn room(&self, engine: &Engine) -> fractal::Result<()> {
-        let census = engine.census()?;
-        let busy = |text: String| {
-            Err(Error::new(Code::Busy, text).hint("drop sandboxes, or `fractal gc`"))
-        };
-        if census.sandboxes >= self.budget.sandboxes {
-            return busy(format!(
-                "there are {} sandboxes, {} may be",
-                census.sandboxes, self.budget.sandboxes
-            ));
+        self.budget.check(Used {
+            sandboxes: engine.sandboxes_beyond(self.budget.sandboxes)?,
+            layer_bytes: self.layer_bytes(),
+            memory_free_bytes: memory_free(),
+        })
+    }
+}
+
+impl Budget {
+    fn check(&self, used: Used) -> fractal::Result<()> {
+        let busy = |text: String, hint: &str| Err(Error::new(Code::Busy, text).hint(hint));
+        if let Some(count) = used.sandboxes {
+            let text = format!("there are {count} sandboxes, {} may be", self.sandboxes);
+            return busy(text, "drop sandboxes");
         }
-        if let Some(most) = self.budget.disk_bytes
-            && census.layer_bytes >= most
+        if let (Some(taken), Some(most)) = (used.layer_bytes, self.disk_bytes)
+            && taken >= most
         {
-            let (used, most) = (format_bytes(census.layer_bytes), format_bytes(most));
-            return busy(format!("sandboxes take {used} of {most} on disk"));
+            let (taken, most) = (format_bytes(taken), format_bytes(most));
+            let text = format!("sandboxes take {taken} on disk, {most} may be");
+            return busy(text, "drop sandboxes, or `fractal gc`");
         }
-        match memory_free() {
-            Some(free) if free < self.budget.memory_free_bytes => busy(format!(
-                "{} of memory are free, {} are to stay so",
-                format_bytes(free),
-                format_bytes(self.budget.memory_free_bytes)
-            )),
+        match used.memory_free_bytes {
+            Some(free) if free < self.memory_free_bytes => {
+                let (free, least) = (format_bytes(free), format_bytes(self.memory_free_bytes));
+                let text = format!("{free} of memory are free, {least} are to stay so");
+                busy(text, "come again when something has ended")
+            }
             _ => Ok(()),
         }
     }
@@ -209,4 +242,67 @@ fn memory_free() -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_budget_is_used_up_at_its_bounds_and_says_the_numbers() {
+        let budget = Budget {
+            sandboxes: 10,
+            disk_bytes: Some(50 * MIB),
+            memory_free_bytes: 256 * MIB,
+            ..Budget::for_cores(1)
+        };
+        let little = Used {
+            sandboxes: None,
+            layer_bytes: Some(50 * MIB - 1),
+            memory_free_bytes: Some(256 * MIB),
+        };
+        let check = |budget: &Budget, used: Used, expect: &str| match budget.check(used) {
+            Ok(()) => assert_eq!(expect, ""),
+            Err(error) => {
+                assert_eq!((error.code, error.message.as_str()), (Code::Busy, expect));
+                assert!(error.hint.is_some());
+            }
+        };
+        check(&budget, little, "");
+        check(&budget, Used { sandboxes: Some(10), ..little }, "there are 10 sandboxes, 10 may be");
+        let full = Used { layer_bytes: Some(50 * MIB), ..little };
+        check(&budget, full, "sandboxes take 50 MiB on disk, 50 MiB may be");
+        check(&Budget { disk_bytes: None, ..budget.clone() }, full, "");
+        let tight = Used { memory_free_bytes: Some(255 * MIB), ..little };
+        check(&budget, tight, "255 MiB of memory are free, 256 MiB are to stay so");
+        // What nobody knows stops nobody.
+        check(&budget, Used { layer_bytes: None, memory_free_bytes: None, ..little }, "");
+    }
+
+    #[test]
+    fn this_machine_tells_its_free_memory() {
+        assert!(memory_free().is_some_and(|free| free > MIB));
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_counted_and_who_is_too_many_is_sent_away() {
+        let budget = Budget { at_once: 1, waiting: 1, ..Budget::for_cores(1) };
+        let admission = Arc::new(Admission::new(budget));
+        let place = admission.enter(Verb::Run).await.expect("there is one");
+        let other = admission.clone();
+        let waiting = tokio::spawn(async move { other.enter(Verb::Run).await.is_ok() });
+        while admission.waiting() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let refused = admission.enter(Verb::Run).await.err().expect("nobody else may wait");
+        let text = "all 1 places are taken and 1 requests wait (at most 1)";
+        assert_eq!(refused.error().message, text);
+        // Looking has places of its own.
+        assert!(admission.enter(Verb::List).await.is_ok());
+        drop(place);
+        assert!(waiting.await.expect("it goes on"));
+        assert_eq!((admission.waiting(), admission.active()), (0, 0));
+    }
 }

@@ -8,6 +8,7 @@
 use crate::failure::Failure;
 use crate::limits::Gauges;
 use crate::mcp;
+use crate::otlp::Context;
 use crate::owner::{self, Owner};
 use crate::state::Shared;
 use axum::extract::{Request, State};
@@ -57,18 +58,20 @@ pub struct Asker {
     pub key: Option<Key>,
     /// Where they work and, of the owner, what else they told.
     owner: Arc<Owner>,
+    /// The span of the request, where there is one.
+    pub span: Option<Context>,
 }
 
 impl Asker {
     /// The owner, or whoever holds a key, in a directory.
     pub fn new(key: Option<Key>, directory: PathBuf) -> Asker {
         let owner = Owner { directory, who: None, environment: None, user_file: None };
-        Asker { key, owner: Arc::new(owner) }
+        Asker { key, owner: Arc::new(owner), span: None }
     }
 
     /// The owner, with what they told.
     pub fn owner(owner: Owner) -> Asker {
-        Asker { key: None, owner: Arc::new(owner) }
+        Asker { key: None, owner: Arc::new(owner), span: None }
     }
 
     /// The name under which work counts against limits and answers are kept.
@@ -116,7 +119,8 @@ pub async fn identify(State(state): State<Shared>, mut request: Request, next: N
         false => admit(&state, door, &headers).await,
     };
     match admitted {
-        Ok(asker) => {
+        Ok(mut asker) => {
+            asker.span = request.extensions().get::<Context>().copied();
             request.extensions_mut().insert(asker);
             next.run(request).await
         }

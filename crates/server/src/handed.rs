@@ -12,6 +12,7 @@ use crate::asker::Asker;
 use crate::extract;
 use crate::failure::Failure;
 use crate::listen::{self, Claim};
+use crate::otlp::{Open, TRACEPARENT};
 use crate::owner::Owner;
 use crate::routes::check_run;
 use crate::state::Shared;
@@ -27,7 +28,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -114,23 +115,36 @@ async fn carry_out(state: &Shared, stream: &UnixStream, asked: Asked) -> Result<
     let (headers, run) = read(&asked.text)?;
     check_run(&run)?;
     let is_captured = headers.contains_key(CAPTURE);
-    let asker = Asker::owner(Owner::read(&headers, &state.project)?);
+    let mut asker = Asker::owner(Owner::read(&headers, &state.project)?);
+    let span = begin(state, &headers);
+    asker.span = span.as_ref().and_then(Open::context);
     let connection = stream
         .try_clone()
         .map_err(|error| Error::internal(format!("cannot follow the caller: {error}")))?;
-    let shared = state.clone();
     let need = Need::run(run.sandbox.is_none());
     let job = move |engine: &fractal::Engine, caller: &fractal::Caller| {
         require_present(&connection)?;
-        let started = Instant::now();
         let [stdin, stdout, stderr] = asked.descriptors;
         let output = (!is_captured).then_some((stdout, stderr));
         let io = RunIo::handed(stdin, output, connection.into());
-        let reply = Reply::Run(Box::new(engine.run(caller, run, io)?));
-        shared.metrics.reply(&reply, started.elapsed());
-        Ok(reply)
+        Ok(Reply::Run(Box::new(engine.run(caller, run, io)?)))
     };
-    work::blocking(state, &asker, need, job).await
+    let done = work::replying(state, &asker, need, job).await;
+    if let Some(span) = span {
+        let error = done.as_ref().err().map(|failure| failure.error().code.name());
+        span.end(Vec::new(), error);
+    }
+    done
+}
+
+/// As a request by HTTP has one.
+fn begin(state: &Shared, headers: &HeaderMap) -> Option<Open> {
+    let parent = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
+    state.spans.as_ref()?.request(
+        parent,
+        "run.sock".to_owned(),
+        vec![("fractal.door", "run".into())],
+    )
 }
 
 /// A caller that gave up while it waited for a place wants nothing run.

@@ -5,9 +5,10 @@ use crate::asker::{self, Asker, Authenticate, Doorkeeper};
 use crate::handed;
 use crate::limits::Gauges;
 use crate::listen::{self, Listeners};
+use crate::otlp::{self, Collector, Spans};
 use crate::state::{Project, Shared, State};
 use crate::tls::{Tls, TlsFiles};
-use crate::{idempotent, inside, mcp, routes};
+use crate::{idempotent, inside, mcp, measure, routes};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use fractal::{Engine, Error, Result};
@@ -44,6 +45,8 @@ pub struct Settings {
     pub budget: Budget,
     /// How long running work may go on after the server was told to stop.
     pub drain: Duration,
+    /// Who is told what the server does.
+    pub collector: Option<Collector>,
     /// Further ways to know who asks.
     pub providers: Vec<Arc<dyn Authenticate>>,
     /// Show agents what the protocol's conformance suite looks for; for tests.
@@ -70,6 +73,7 @@ impl Settings {
             origins: BTreeSet::new(),
             budget: Budget::for_cores(cores),
             drain: Duration::from_secs(30),
+            collector: None,
             providers: Vec::new(),
             mcp_fixtures: false,
         }
@@ -81,7 +85,7 @@ impl Settings {
 pub fn serve_mcp(engine: Engine, settings: Settings, key: Option<&str>) -> Result<()> {
     let key = key.map(|secret| engine.authenticate(secret)).transpose()?;
     let asker = Asker::new(key, settings.directory.clone());
-    let state = state(engine, settings, &[]);
+    let state = state(engine, settings, &[], None);
     runtime()?.block_on(mcp::serve_stdio(state, asker))
 }
 
@@ -99,7 +103,7 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 
 async fn serve_on(
     engine: Engine,
-    settings: Settings,
+    mut settings: Settings,
     ready: impl FnOnce(&[SocketAddr]),
 ) -> Result<()> {
     let tls = settings.tls.clone().map(Tls::load).transpose()?;
@@ -110,10 +114,13 @@ async fn serve_on(
     warn_of_plain_ports(&addresses, tls.is_some());
     listeners.tls = tls.map(Arc::new);
     let drain = settings.drain;
-    let state = state(engine, settings, &addresses);
+    let (spans, exporter) = settings.collector.take().map(otlp::prepare).unzip();
+    let state = state(engine, settings, &addresses, spans);
     let (stop, stopped) = watch::channel(false);
     let asked_to_stop = stop_signal()?;
     let router = router(state.clone())?;
+    measure::keep_measuring(&state);
+    let exporting = exporter.map(|exporter| exporter.start(state.clone()));
     ready(&addresses);
     let running = handed.map(|handed| {
         let serving = handed.accept_all(state.clone(), stopped.clone());
@@ -133,6 +140,10 @@ async fn serve_on(
         }
     };
     let _ = tokio::time::timeout(Duration::from_secs(5), answered).await;
+    // Last, so that it tells of everything that was answered.
+    if let Some(exporting) = exporting {
+        exporting.finish().await;
+    }
     Ok(())
 }
 
@@ -146,7 +157,12 @@ fn warn_of_plain_ports(addresses: &[SocketAddr], is_safe: bool) {
     }
 }
 
-fn state(engine: Engine, settings: Settings, addresses: &[SocketAddr]) -> Shared {
+fn state(
+    engine: Engine,
+    settings: Settings,
+    addresses: &[SocketAddr],
+    spans: Option<Spans>,
+) -> Shared {
     let mut hosts = settings.hosts;
     hosts.extend(addresses.iter().map(|address| address.ip().to_string()));
     if addresses.iter().any(|address| address.ip().is_loopback()) {
@@ -168,6 +184,7 @@ fn state(engine: Engine, settings: Settings, addresses: &[SocketAddr]) -> Shared
     inside::open_doors(&engine);
     let mut state = State::new(engine, project, doorkeeper, admission);
     state.mcp_fixtures = settings.mcp_fixtures;
+    state.spans = spans;
     Arc::new(state)
 }
 

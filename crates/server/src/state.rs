@@ -3,7 +3,8 @@
 use crate::admission::Admission;
 use crate::asker::Doorkeeper;
 use crate::idempotent::Answers;
-use crate::metrics::Metrics;
+use crate::metrics::{Family, Metrics, Now};
+use crate::otlp::Spans;
 use fractal::Engine;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ pub struct State {
     pub openapi: LazyLock<String>,
     /// The run whose door this is, where it is one.
     pub inside: Option<fractal::Grant>,
+    /// Where spans go, when somebody wants them.
+    pub spans: Option<Spans>,
     /// Whether agents see what the protocol's conformance suite looks for.
     pub mcp_fixtures: bool,
     ending: AtomicBool,
@@ -54,9 +57,34 @@ impl State {
             metrics: Metrics::default(),
             openapi: LazyLock::new(|| crate::openapi().to_string()),
             inside: None,
+            spans: None,
             mcp_fixtures: false,
             ending: AtomicBool::new(false),
         }
+    }
+
+    /// Everything that can be counted, as it is now. Reads the state directory.
+    pub fn numbers(&self) -> fractal::Result<Vec<Family>> {
+        let census = self.engine.census()?;
+        let mut families = self.metrics.families(&Now {
+            idle: census.sandboxes.saturating_sub(census.running),
+            running: census.running,
+            volumes: census.volumes,
+            layer_bytes: self.admission.layer_bytes().unwrap_or(census.layer_bytes),
+            records: census.records,
+            active: self.admission.active() as u64,
+            waiting: self.admission.waiting() as u64,
+            starts: fractal::starts(),
+        });
+        if let Some(spans) = &self.spans {
+            families.push(Family::counters(
+                "fractal_otlp_spans_total",
+                "Spans by what became of them on the way to the collector.",
+                "end",
+                spans.tally().numbers(),
+            ));
+        }
+        Ok(families)
     }
 
     /// From now on no new work is taken.

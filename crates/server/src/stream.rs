@@ -19,7 +19,7 @@ use serde_json::json;
 use std::convert::Infallible;
 use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 const CHUNK_BYTES: usize = 16 << 10;
@@ -38,15 +38,11 @@ pub async fn run(state: &Shared, asker: &Asker, run: Run) -> Result<Response, Fa
     let (state, asker) = (state.clone(), asker.clone());
     let need = Need::run(run.sandbox.is_none());
     tokio::spawn(async move {
-        let shared = state.clone();
         let job = move |engine: &fractal::Engine, caller: &fractal::Caller| {
-            let started = Instant::now();
             let io = RunIo::piped(run.stdin.as_deref(), stdout, stderr);
-            let reply = Reply::Run(Box::new(engine.run(caller, run, io)?));
-            shared.metrics.reply(&reply, started.elapsed());
-            Ok(reply)
+            Ok(Reply::Run(Box::new(engine.run(caller, run, io)?)))
         };
-        let done = work::blocking(&state, &asker, need, job).await;
+        let done = work::replying(&state, &asker, need, job).await;
         // All output comes before the answer.
         let _ = (out.await, err.await);
         let last = match done {

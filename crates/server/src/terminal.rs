@@ -19,7 +19,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use serde::Deserialize;
 use serde_json::json;
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
@@ -94,15 +94,11 @@ fn start(state: &Shared, asker: &Asker, run: Run, size: Size) -> Result<(Lines, 
     tokio::spawn(pass_on(queue, typed_in));
     let (state, asker) = (state.clone(), asker.clone());
     let ran = tokio::spawn(async move {
-        let shared = state.clone();
         let job = move |engine: &fractal::Engine, caller: &fractal::Caller| {
-            let started = Instant::now();
             let io = RunIo::far_terminal(far, shown_in);
-            let reply = Reply::Run(Box::new(engine.run(caller, run, io)?));
-            shared.metrics.reply(&reply, started.elapsed());
-            Ok(reply)
+            Ok(Reply::Run(Box::new(engine.run(caller, run, io)?)))
         };
-        work::blocking(&state, &asker, Need::run(false), job).await
+        work::replying(&state, &asker, Need::run(false), job).await
     });
     Ok((Lines { typed, words, shown }, ran))
 }

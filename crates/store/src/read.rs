@@ -54,6 +54,37 @@ pub trait Reads {
         self.ask(|conn| many(conn, &sql, [], SandboxRow::read))
     }
 
+    /// Sandboxes in the order of their ids, which is that of their making:
+    /// those that follow `after`, of one tenant and one template where these
+    /// are given. What is made meanwhile comes on a later page, unless it was
+    /// made in the millisecond that `after` was.
+    fn sandboxes_after(
+        &self,
+        after: Option<Id>,
+        tenant: Option<&str>,
+        template: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<SandboxRow>> {
+        let sql = sandbox_sql(
+            "WHERE id > ?1 AND (?2 IS NULL OR tenant = ?2) \
+             AND (?3 IS NULL OR template = ?3) ORDER BY id LIMIT ?4",
+        );
+        let after = after.as_ref().map_or("", Id::as_str);
+        let values = rusqlite::params![after, tenant, template, limit];
+        self.ask(|conn| many(conn, &sql, values, SandboxRow::read))
+    }
+
+    /// The sandboxes that nobody has touched for longer than they may be
+    /// forgotten, oldest first.
+    fn expired_sandboxes(&self, now_ms: u64) -> Result<Vec<SandboxRow>> {
+        // A bound that no clock reaches is a sum that no integer holds, which
+        // SQLite turns into a number with a point: it is still larger.
+        let sql = sandbox_sql(
+            "WHERE ttl_ms IS NOT NULL AND touched_ms + ttl_ms < ?1 ORDER BY created_ms, id",
+        );
+        self.ask(|conn| many(conn, &sql, [now_ms], SandboxRow::read))
+    }
+
     /// The sandboxes whose parent this is, oldest first.
     fn children(&self, parent: Id) -> Result<Vec<SandboxRow>> {
         let sql = sandbox_sql("WHERE parent = ?1 ORDER BY created_ms, id");
@@ -231,7 +262,7 @@ impl Store {
 
     /// A layer's size as noted, or as measured now. Sealing takes the same time
     /// for any size, so it notes none; whoever asks first does it.
-    fn known_size(&self, layer: &LayerRow) -> Result<u64> {
+    pub(crate) fn known_size(&self, layer: &LayerRow) -> Result<u64> {
         if layer.sealed && layer.size_bytes > 0 {
             return Ok(layer.size_bytes);
         }

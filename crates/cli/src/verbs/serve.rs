@@ -60,12 +60,22 @@ pub struct Serve {
     /// Bytes that layers may take before new sandboxes are refused, as in 50g
     #[arg(long, value_name = "SIZE", value_parser = fractal::model::parse_bytes)]
     disk: Option<u64>,
+    /// Memory of the machine that stays free: with less, new sandboxes are
+    /// refused
+    #[arg(long, value_name = "SIZE", value_parser = fractal::model::parse_bytes, default_value = "256m")]
+    memory_free: u64,
     /// Bytes of a file or archive that may be sent or fetched whole, as in 500m
     #[arg(long, value_name = "SIZE", value_parser = fractal::model::parse_bytes, default_value = "1g")]
     body: u64,
     /// How long running work may go on after the server was told to stop
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     drain: u64,
+    /// Tell this collector by OpenTelemetry's protocol what happens, as in
+    /// http://127.0.0.1:4318; elsewhere than on this machine by https. Headers
+    /// for it come from OTEL_EXPORTER_OTLP_HEADERS, the server's name there
+    /// from OTEL_SERVICE_NAME
+    #[arg(long, value_name = "URL", env = "FRACTAL_OTLP", hide_env_values = true)]
+    otlp: Option<String>,
     /// Show agents what the protocol's conformance suite looks for
     #[arg(long, hide = true)]
     mcp_fixtures: bool,
@@ -110,7 +120,9 @@ impl Serve {
         // A broken file is told of now, not with the first request.
         let caller = session.caller()?;
         let providers = self.tokens.clone().map(|file| tokens(session, file)).transpose()?;
+        let collector = self.otlp.as_deref().map(collector).transpose()?;
         let settings = fractal_server::Settings {
+            collector,
             socket,
             run_socket,
             providers: providers.into_iter().collect(),
@@ -137,6 +149,7 @@ impl Serve {
             sandboxes: self.sandboxes,
             disk_bytes: self.disk,
             body_bytes: self.body,
+            memory_free_bytes: self.memory_free,
             ..usual
         };
         fractal_server::Settings {
@@ -154,6 +167,7 @@ impl Serve {
             origins: self.origin.into_iter().collect(),
             budget,
             drain: std::time::Duration::from_millis(self.drain),
+            collector: None,
             providers: Vec::new(),
             mcp_fixtures: self.mcp_fixtures,
         }
@@ -169,6 +183,19 @@ fn tokens(
     let directory = session.directory().to_path_buf();
     let tokens = fractal_server::Tokens::load(file, directory, crate::session::user_file())?;
     Ok(std::sync::Arc::new(tokens))
+}
+
+/// Who is told what happens; the variables are those of every program that
+/// speaks to one.
+#[cfg(feature = "server")]
+fn collector(url: &str) -> Result<fractal_server::Collector, Error> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    fractal_server::Collector::new(
+        url,
+        variable("OTEL_EXPORTER_OTLP_HEADERS").as_deref(),
+        variable("OTEL_SERVICE_NAME"),
+        variable("OTEL_EXPORTER_OTLP_CERTIFICATE").map(PathBuf::from),
+    )
 }
 
 /// Says where the server is, once it is there.

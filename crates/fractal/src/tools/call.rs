@@ -87,6 +87,7 @@ impl Calling<'_> {
             sandbox: went.sandbox.or_else(|| row.map(|row| row.name)),
             tries: went.tries,
             wall_ms,
+            kind: how,
             answer: went.result.map_or_else(ToolAnswer::Error, ToolAnswer::Output),
         }
     }

@@ -83,11 +83,9 @@ fn abandon(engine: &Engine, undo_ms: u64) -> Result<()> {
 
 /// Past their time and with nothing running in them.
 fn expired(engine: &Engine) -> Result<Vec<SandboxRow>> {
-    let now = now_ms();
     let mut list = Vec::new();
-    for row in engine.store.sandboxes()? {
-        let over = row.ttl_ms.is_some_and(|ttl| row.touched_ms.saturating_add(ttl) < now);
-        if over && !engine.is_running(row.id)? {
+    for row in engine.store.expired_sandboxes(now_ms())? {
+        if !engine.is_running(row.id)? {
             list.push(row);
         }
     }

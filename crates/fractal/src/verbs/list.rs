@@ -1,13 +1,47 @@
 //! `list`: what sandboxes there are.
 
 use crate::{Caller, Engine};
-use fractal_model::{ListReply, Result, SandboxInfo, format_iso_ms};
+use fractal_model::{Id, ListReply, Result, SandboxInfo, Scope, format_iso_ms};
 use fractal_store::{Reads, SandboxRow};
 
 pub fn list(engine: &Engine, caller: &Caller) -> Result<ListReply> {
     let rows = engine.in_reach(caller, engine.store.sandboxes()?)?;
     let sandboxes = rows.iter().map(|row| info(engine, caller, row)).collect::<Result<_>>()?;
     Ok(ListReply { sandboxes })
+}
+
+/// Those of them that follow an id, oldest first, and the id to go on from.
+/// The store leaves out what it can; who sees a part of a tree of forks has
+/// the rest of it passed over here.
+pub fn page(
+    engine: &Engine,
+    caller: &Caller,
+    after: Option<Id>,
+    limit: usize,
+) -> Result<(Vec<SandboxInfo>, Option<Id>)> {
+    let reach = &caller.reach;
+    let template = match &reach.scope {
+        Scope::Template(name) => Some(name.as_str()),
+        Scope::All | Scope::Sandbox(_) => None,
+    };
+    let tenant = reach.tenant.as_deref();
+    // One more than asked for tells whether there is a next page.
+    let chunk = u32::try_from(limit).unwrap_or(u32::MAX).saturating_add(1);
+    let (mut rows, mut at) = (Vec::new(), after);
+    while rows.len() <= limit {
+        let more = engine.store.sandboxes_after(at, tenant, template, chunk)?;
+        let is_last = more.len() < chunk as usize;
+        at = more.last().map(|row| row.id);
+        rows.extend(engine.in_reach(caller, more)?);
+        if is_last {
+            break;
+        }
+    }
+    let has_more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().map(|row| row.id).filter(|_| has_more);
+    let sandboxes = rows.iter().map(|row| info(engine, caller, row)).collect::<Result<_>>()?;
+    Ok((sandboxes, next))
 }
 
 /// One sandbox as every surface shows it.

@@ -115,7 +115,7 @@ fn start(calling: Calling, request: CallToolRequestParams) -> Working {
             check_out(&home, &sandbox, &mut reply);
             Ok(reply)
         };
-        work::blocking(&state, &asker, Verb::Run, job).await
+        work::calling(&state, &asker, job).await
     })
 }
 

@@ -3,7 +3,7 @@
 use crate::api::{Answer, Api, Operation};
 use crate::asker::Asker;
 use crate::failure::Failure;
-use crate::metrics::Now;
+use crate::metrics;
 use crate::reply::VersionReply;
 use crate::state::Shared;
 use crate::work;
@@ -49,7 +49,7 @@ pub fn known(api: Api) -> Api {
         Operation::get("/metrics", "metrics")
             .says("Numbers for Prometheus; for askers who see everything.")
             .verb(Verb::List),
-        metrics,
+        show_metrics,
     )
 }
 
@@ -77,28 +77,20 @@ async fn version(
 }
 
 /// They count what everybody does, so they are for those who may see that.
-async fn metrics(
+async fn show_metrics(
     State(state): State<Shared>,
     Extension(asker): Extension<Asker>,
 ) -> Result<Response, Failure> {
-    let job = |engine: &fractal::Engine, caller: &fractal::Caller| {
+    let shared = state.clone();
+    let job = move |engine: &fractal::Engine, caller: &fractal::Caller| {
         if !caller.reach.is_everything() || !caller.policy.allows(Verb::List) {
             engine.record_denied(caller, "metrics", None, "the numbers of everybody");
             return Err(Error::denied("these numbers are of everybody's sandboxes")
                 .hint("use a key of role admin without a tenant"));
         }
-        engine.census()
+        shared.numbers()
     };
-    let census = work::blocking(&state, &asker, Verb::List, job).await?;
-    let page = state.metrics.page(&Now {
-        idle: census.sandboxes.saturating_sub(census.running),
-        running: census.running,
-        volumes: census.volumes,
-        layer_bytes: census.layer_bytes,
-        records: census.records,
-        active: state.admission.active() as u64,
-        waiting: state.admission.waiting() as u64,
-        starts: fractal::starts(),
-    });
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page).into_response())
+    let families = work::blocking(&state, &asker, Verb::List, job).await?;
+    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
+    Ok((kind, metrics::page(&families)).into_response())
 }

@@ -19,8 +19,9 @@ pub use files::IMPORT;
 pub use runs::check as check_run;
 
 use crate::api::Api;
-use crate::asker::Asker;
+use crate::asker::{Asker, Door};
 use crate::failure::Failure;
+use crate::otlp::{Attribute, Open, TRACEPARENT};
 use crate::state::Shared;
 use crate::work;
 use axum::Json;
@@ -77,10 +78,11 @@ const ALWAYS: [(HeaderName, &str); 2] =
     [(header::X_CONTENT_TYPE_OPTIONS, "nosniff"), (header::CACHE_CONTROL, "no-store")];
 
 /// Counts every request by the table's own words for it.
-pub async fn count(State(state): State<Shared>, request: Request, next: Next) -> Response {
+pub async fn count(State(state): State<Shared>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let method = word(request.method());
+    let span = begin(&state, &mut request, method, route.as_deref());
     let mut response = next.run(request).await;
     for (name, value) in ALWAYS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
@@ -88,8 +90,36 @@ pub async fn count(State(state): State<Shared>, request: Request, next: Next) ->
     let status = response.status().as_u16();
     let route = route.unwrap_or_else(|| "none".to_owned());
     tracing::debug!(method, route, status, "answered");
+    if let Some(span) = span {
+        let error = (status >= 500).then(|| status.to_string());
+        span.end(vec![("http.response.status_code", status.into())], error.as_deref());
+    }
     state.metrics.request(method, route, status, started.elapsed());
     response
+}
+
+/// Begins the request's span, in the words that OpenTelemetry has for it.
+fn begin(
+    state: &Shared,
+    request: &mut Request,
+    method: &'static str,
+    route: Option<&str>,
+) -> Option<Open> {
+    let spans = state.spans.as_ref()?;
+    let method = if method == "other" { "_OTHER".to_owned() } else { method.to_uppercase() };
+    let name = format!("{method} {}", route.unwrap_or_default());
+    let door = match request.extensions().get::<Door>() {
+        Some(Door::Socket { .. }) => "socket",
+        Some(Door::Port { .. }) => "port",
+        Some(Door::Inside) | None => "inside",
+    };
+    let mut attributes: Vec<Attribute> =
+        vec![("http.request.method", method.into()), ("fractal.door", door.into())];
+    attributes.extend(route.map(|route| ("http.route", route.into())));
+    let parent = request.headers().get(TRACEPARENT).and_then(|value| value.to_str().ok());
+    let span = spans.request(parent, name.trim_end().to_owned(), attributes)?;
+    request.extensions_mut().insert(span.context()?);
+    Some(span)
 }
 
 /// Methods of the table; a client may invent others.

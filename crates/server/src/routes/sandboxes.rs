@@ -235,18 +235,12 @@ async fn list(
     if limit == 0 || limit > PAGE_MAX {
         return Err(Error::invalid(format!("`limit` is 1 to {PAGE_MAX}")).into());
     }
-    let Reply::List(list) = work::apply(&state, &asker, Action::List).await? else {
-        return Err(unexpected());
+    let after = page.after.map(|after| fractal::model::Id::parse(&after)).transpose()?;
+    let job = move |engine: &fractal::Engine, caller: &fractal::Caller| {
+        engine.list_page(caller, after, limit)
     };
-    let mut sandboxes = list.sandboxes;
-    sandboxes.sort_by_key(|sandbox| sandbox.id);
-    if let Some(after) = page.after {
-        let after = fractal::model::Id::parse(&after)?;
-        sandboxes.retain(|sandbox| sandbox.id > after);
-    }
-    let is_last = sandboxes.len() <= limit;
-    sandboxes.truncate(limit);
-    let next = sandboxes.last().filter(|_| !is_last).map(|sandbox| sandbox.id.to_string());
+    let (sandboxes, next) = work::blocking(&state, &asker, Verb::List, job).await?;
+    let next = next.map(|id| id.to_string());
     Ok(axum::Json(SandboxPage { sandboxes, next }))
 }
 

@@ -3,6 +3,7 @@
 
 mod applies;
 mod collecting;
+mod counting;
 mod crash;
 mod damage;
 mod hostile;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -47,8 +47,12 @@ impl Server {
     }
 
     pub fn start_with(world: &World, more: &[&str]) -> Server {
+        Server::start_as(world.command(FRACTAL), more)
+    }
+
+    /// With variables of its own.
+    pub fn start_as(mut command: Command, more: &[&str]) -> Server {
         let args = ["serve", "--json", "--listen", "127.0.0.1:0"];
-        let mut command = world.command(FRACTAL);
         command.args(args).args(more).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let mut line = String::new();

@@ -3,12 +3,14 @@
 mod abuse;
 mod apply;
 mod askers;
+mod budgets;
 mod client;
 mod faults;
 mod files;
 mod handed;
 mod killed;
 mod mcp;
+mod otlp;
 mod table;
 mod terminals;
 mod through;

@@ -109,6 +109,25 @@ fn lists_come_in_pages() {
         after = format!("&after={next}");
     }
     assert_eq!(names, ["p1", "p2", "p3"]);
+    // A key for one sandbox has pages of what was forked below it alone.
+    for (parent, name) in [("p1", "c1"), ("p2", "other"), ("c1", "c2"), ("p1", "c3")] {
+        let body = json!({ "name": name }).to_string();
+        assert_eq!(server.own("POST", &format!("/v1/sandboxes/{parent}/fork"), &body).status, 201);
+    }
+    let key = server.key(r#"{"role":"runner","scope":"p1"}"#);
+    let page = |more: &str| {
+        let path = format!("/v1/sandboxes?limit=2{more}");
+        let page = server.with_key(&key, "GET", &path, "").json();
+        let list = page["sandboxes"].as_array().expect("a list").clone();
+        let names: Vec<Value> = list.iter().map(|one| one["name"].clone()).collect();
+        (names, page["next"].as_str().map(str::to_owned))
+    };
+    let (first, next) = page("");
+    let next = next.expect("there are more");
+    let (second, last) = page(&format!("&after={next}"));
+    assert_eq!((first, second), (vec![json!("p1"), json!("c1")], vec![json!("c2"), json!("c3")]));
+    assert_eq!(last, None, "a page that ends with the list is the last");
+    server.own("GET", "/v1/sandboxes?after=nonsense", "").refusal(400, "invalid");
     server.own("GET", "/v1/sandboxes?limit=0", "").refusal(400, "invalid");
     server.own("GET", "/v1/sandboxes?limt=5", "").refusal(400, "invalid");
 }
@@ -179,9 +198,71 @@ fn the_numbers_count_what_happened() {
     let page = server.own("GET", "/metrics", "").body;
     for line in [
         "fractal_runs_total{outcome=\"timeout\"} 1",
+        "fractal_limits_total{limit=\"timeout\"} 1",
         "fractal_requests_total{method=\"post\",route=\"/v1/run\",status=\"200\"} 1",
         "fractal_run_start_seconds_count 1",
     ] {
         assert!(page.contains(line), "{line} is not in\n{page}");
+    }
+}
+
+#[cfg(feature = "tools")]
+#[test]
+fn runs_promotions_and_calls_are_counted_whichever_verb_they_came_with() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    world.write("fractal.toml", "");
+    let tool = world.project().join("tools/say");
+    std::fs::create_dir_all(&tool).expect("it is made");
+    let described = "name = \"say\"\ndescription = \"Says so.\"\ncommand = [\"echo\", \"{}\"]\n\
+                     input = { type = \"object\" }\n";
+    std::fs::write(tool.join("tool.toml"), described).expect("it is written");
+    let server = Server::start(&world);
+    let tried = json!({ "attempts": [
+        { "name": "quick", "command": ["true"] },
+        { "name": "slow", "command": ["sleep", "9"] },
+    ], "run": { "command": [], "ask": { "limits": { "time_ms": 200 } } } });
+    let tried = server.own("POST", "/v1/try", &tried.to_string());
+    assert_eq!(tried.status, 200, "{}", tried.body);
+    // Looking at them again is no further run.
+    let both = tried.json()["attempts"].as_array().expect("two").clone();
+    let name = |attempt: &Value| attempt["sandbox"].as_str().expect("it was kept").to_owned();
+    let [quick, slow] = [name(&both[0]), name(&both[1])];
+    let compared =
+        server.own("POST", "/v1/compare", &json!({ "sandboxes": [quick, slow] }).to_string());
+    assert_eq!(compared.status, 200, "{}", compared.body);
+    let guard = r#"{"run":{"command":["sh","-c","echo new > b.txt"]}}"#;
+    let guarded = server.own("POST", "/v1/guard", guard);
+    assert_eq!(guarded.json()["promoted"], true, "{}", guarded.body);
+    assert_eq!(server.own("POST", "/v1/undo", "{}").json()["verdict"], "applied");
+    let promoted = server.own("POST", &format!("/v1/sandboxes/{slow}/promote"), "");
+    assert_eq!(promoted.status, 200, "{}", promoted.body);
+    let verdict = promoted.json()["verdict"].as_str().expect("a word").to_owned();
+    let calls = json!({ "calls": [
+        { "tool": "find", "sandbox": quick, "input": { "pattern": "x" } },
+        { "tool": "read", "sandbox": quick, "input": { "path": 5 } },
+        { "tool": "say", "sandbox": quick, "input": {} },
+        { "tool": "nothing", "sandbox": quick, "input": {} },
+    ]});
+    let called = server.own("POST", "/v1/calls", &calls.to_string());
+    let missing = json!({ "sandbox": quick, "input": { "path": "absent" } }).to_string();
+    server.own("POST", "/v1/tools/read", &missing).refusal(404, "not_found");
+    let page = server.own("GET", "/metrics", "").body;
+    for line in [
+        "fractal_runs_total{outcome=\"exited\"} 2",
+        "fractal_runs_total{outcome=\"timeout\"} 1",
+        "fractal_limits_total{limit=\"timeout\"} 1",
+        "fractal_promotions_total{verdict=\"applied\"} 1",
+        &format!("fractal_promotions_total{{verdict=\"{verdict}\"}} 1"),
+        "fractal_tool_calls_total{kind=\"verb\",outcome=\"ok\"} 1",
+        "fractal_tool_calls_total{kind=\"verb\",outcome=\"invalid\"} 1",
+        "fractal_tool_calls_total{kind=\"verb\",outcome=\"not_found\"} 1",
+        "fractal_tool_calls_total{kind=\"program\",outcome=\"ok\"} 1",
+        "fractal_tool_calls_total{kind=\"unknown\",outcome=\"not_found\"} 1",
+        "fractal_sandboxes{state=\"running\"} 0",
+    ] {
+        assert!(page.lines().any(|one| one == line), "{line} is not in\n{page}{}", called.body);
     }
 }
