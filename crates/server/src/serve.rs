@@ -82,7 +82,9 @@ pub fn serve_mcp(engine: Engine, settings: Settings, key: Option<&str>) -> Resul
     let key = key.map(|secret| engine.authenticate(secret)).transpose()?;
     let asker = Asker::new(key, settings.directory.clone());
     let state = state(engine, settings, &[]);
-    runtime()?.block_on(mcp::serve_stdio(state, asker))
+    let served = runtime()?.block_on(mcp::serve_stdio(state.clone(), asker));
+    state.engine.end_servers();
+    served
 }
 
 /// Serves until SIGTERM or SIGINT. Calls `ready` once with the addresses.
@@ -133,6 +135,8 @@ async fn serve_on(
         }
     };
     let _ = tokio::time::timeout(Duration::from_secs(5), answered).await;
+    let ending = move || state.engine.end_servers();
+    let _ = tokio::task::spawn_blocking(ending).await;
     Ok(())
 }
 
@@ -166,6 +170,7 @@ fn state(engine: Engine, settings: Settings, addresses: &[SocketAddr]) -> Shared
     let admission = Admission::new(settings.budget);
     let engine = Arc::new(engine);
     inside::open_doors(&engine);
+    engine.keep_servers();
     let mut state = State::new(engine, project, doorkeeper, admission);
     state.mcp_fixtures = settings.mcp_fixtures;
     Arc::new(state)
