@@ -23,6 +23,9 @@ const DESCRIPTION_MAX: usize = 16 << 10;
 /// Bytes of a schema of another server, whose checks cost us time.
 const SERVER_SCHEMA_BYTES_MAX: usize = 64 << 10;
 
+/// Servers that are asked at once what they offer.
+const SERVERS_AT_ONCE: usize = 4;
+
 /// Tools by name. Safe to share between threads; a tool that is taken away
 /// goes on for those who are calling it.
 #[derive(Debug)]
@@ -138,12 +141,23 @@ impl ToolRegistry {
         if wanted.is_empty() {
             return Vec::new();
         }
+        // One that hangs does not keep the others.
+        let ask = |servers: &[&Arc<Server>], at_work: &mcp::Servers| -> Vec<Result<mcp::Offer>> {
+            std::thread::scope(|scope| {
+                let one = |server: &&Arc<Server>| {
+                    let server = Arc::clone(server);
+                    scope.spawn(move || mcp::offer(engine, caller, &server, at_work, None))
+                };
+                let asked: Vec<_> = servers.iter().map(one).collect();
+                let lost = |_| Err(Error::internal("a server's offer was lost"));
+                asked.into_iter().map(|it| it.join().unwrap_or_else(lost)).collect()
+            })
+        };
         mcp::with_servers(engine, caller, |at_work| {
-            let one = |server| match mcp::offer(engine, caller, server, at_work, None) {
-                Ok(offer) => self.add(offer),
-                Err(error) => vec![error],
-            };
-            wanted.into_iter().flat_map(one).collect()
+            let offers = wanted.chunks(SERVERS_AT_ONCE).flat_map(|some| ask(some, at_work));
+            let add =
+                |offer: Result<mcp::Offer>| offer.map_or_else(|it| vec![it], |it| self.add(it));
+            offers.flat_map(add).collect()
         })
     }
 

@@ -9,6 +9,7 @@ mod files;
 mod handed;
 mod killed;
 mod mcp;
+mod servers;
 mod table;
 mod terminals;
 mod through;

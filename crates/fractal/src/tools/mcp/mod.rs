@@ -205,11 +205,14 @@ impl Engine {
         }
     }
 
-    /// Ends those in a sandbox that nobody waits for, for who wants it alone.
+    /// Ends those in a sandbox that nobody waits for, also those of other
+    /// processes, for who wants it alone.
     pub(crate) fn rest_servers(&self, sandbox: fractal_model::Id) {
         if let Some(kept) = self.mcp.kept() {
             kept.rest(sandbox);
         }
+        let is_running = || self.is_running(sandbox).unwrap_or(false);
+        servers::want_alone(&self.home().join("cache"), sandbox, is_running);
     }
 }
 

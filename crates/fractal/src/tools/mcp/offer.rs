@@ -11,12 +11,12 @@ use crate::config::Server;
 use crate::tools::slots::Slots;
 use crate::tools::{Cancel, Kind, TIME_MS, Tool, schema};
 use crate::{Caller, Engine, fingerprint};
-use fractal_model::{Code, Error, Result, Run, check_tool_name, format_duration_ms};
+use fractal_model::{Code, Error, Result, Run, Verb, check_tool_name, format_duration_ms};
 use fractal_store::now_ms;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,18 +39,12 @@ const DESCRIPTION_BYTES_MAX: usize = 8 << 10;
 const TOLD_MAX: usize = 16;
 
 /// What this process knows of servers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Known {
     kept: OnceLock<Servers>,
-    /// One asks at a time: others find what it found.
-    turn: Arc<Slots>,
+    /// One at a time asks the same: others find what it found.
+    turns: Mutex<BTreeMap<String, Arc<Slots>>>,
     failed: Mutex<BTreeMap<String, (Instant, Error)>>,
-}
-
-impl Default for Known {
-    fn default() -> Known {
-        Known { kept: OnceLock::new(), turn: Slots::new(1), failed: Mutex::default() }
-    }
 }
 
 impl Known {
@@ -89,17 +83,24 @@ pub fn offer(
     if let Some(list) = read(&file) {
         return Ok(read_all(server, &list));
     }
+    if !caller.policy.allows(Verb::Run) {
+        let why = format!("what the server `{}` offers is not known yet", server.name);
+        return Err(Error::denied(why).hint("somebody who may `run` has to ask for it first"));
+    }
     let time_ms = time_ms.unwrap_or(START_MS).min(START_MS);
     let never = Cancel::default();
     let until = Instant::now() + Duration::from_millis(time_ms);
     let patience = Patience { until, cancel: &never };
     let known = &engine.mcp;
-    let _turn = known.turn.take(patience.left(), &never);
+    let name = file.display().to_string();
+    let mut turns = known.turns.lock().unwrap_or_else(PoisonError::into_inner);
+    let turn = Arc::clone(turns.entry(name.clone()).or_insert_with(|| Slots::new(1)));
+    drop(turns);
+    let _turn = turn.take(patience.left(), &never);
     // Somebody may have asked while we waited.
     if let Some(list) = read(&file) {
         return Ok(read_all(server, &list));
     }
-    let name = file.display().to_string();
     let mut failed = known.failed.lock().unwrap_or_else(PoisonError::into_inner);
     failed.retain(|_, (when, _)| when.elapsed() < FAILED);
     if let Some((_, error)) = failed.get(&name) {
@@ -174,7 +175,7 @@ fn cached(engine: &Engine, caller: &Caller, server: &Server) -> PathBuf {
     engine.home().join("cache").join(format!("mcp-{}.json", &name[..32]))
 }
 
-fn read(file: &PathBuf) -> Option<Vec<Value>> {
+fn read(file: &Path) -> Option<Vec<Value>> {
     let text = crate::config::read_regular(file).ok()?;
     let cached: Cached = serde_json::from_str(&text).ok()?;
     let age_ms = now_ms().checked_sub(cached.time_ms)?;
@@ -182,12 +183,28 @@ fn read(file: &PathBuf) -> Option<Vec<Value>> {
 }
 
 /// What cannot be kept is asked for again.
-fn write(file: &PathBuf, tools: &[Value]) {
+fn write(file: &Path, tools: &[Value]) {
     let cached = Cached { time_ms: now_ms(), tools: tools.to_vec() };
     let text = serde_json::to_vec(&cached).unwrap_or_default();
     let beside = file.with_extension(format!("{}.new", fractal_store::new_id()));
     if std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, file)).is_err() {
         let _ = std::fs::remove_file(&beside);
+    }
+    forget_old(file.parent().unwrap_or(file));
+}
+
+/// What nobody believes any more is of settings that are no more.
+fn forget_old(cache: &Path) {
+    let entries = std::fs::read_dir(cache).into_iter().flatten().flatten();
+    let ours = |entry: &std::fs::DirEntry| {
+        let name = entry.file_name();
+        name.as_encoded_bytes().starts_with(b"mcp-") && name.as_encoded_bytes().ends_with(b".json")
+    };
+    for entry in entries.filter(ours) {
+        let age = entry.metadata().and_then(|meta| meta.modified()).map(|when| when.elapsed());
+        if matches!(age, Ok(Ok(age)) if age > Duration::from_millis(24 * BELIEVED_MS)) {
+            let _ = std::fs::remove_file(entry.path());
+        }
     }
 }
 

@@ -2,7 +2,10 @@
 //!
 //! They belong to a request and end with it, or to a process that lives long,
 //! where they stay until nobody has asked them for a while. Either way they
-//! are runs of this process: should it be killed, they end with it.
+//! are runs of this process: should it be killed, they end with it. For each
+//! sandbox in which some are kept there is a file in the state directory's
+//! cache; another process that needs the sandbox for itself deletes it, and
+//! those that are idle are ended.
 
 use super::may_keep;
 use super::serving::{Failure, Serving, Start};
@@ -12,6 +15,7 @@ use crate::tools::slots::Slots;
 use crate::{Caller, Engine, fingerprint};
 use fractal_model::{Code, Error, Id, Run};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -22,7 +26,11 @@ const SERVERS_MAX: usize = 16;
 /// How long one that is kept may be idle.
 const IDLE: Duration = Duration::from_secs(300);
 
-const SWEEP: Duration = Duration::from_secs(5);
+/// How often it is looked whether somebody wants a sandbox alone.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How long who wants one waits for that.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 type Found = std::result::Result<Arc<Serving>, Failure>;
 
@@ -31,6 +39,8 @@ type Found = std::result::Result<Arc<Serving>, Failure>;
 pub struct Servers {
     starts: Mutex<Sender<Start>>,
     places: Mutex<BTreeMap<String, Arc<Place>>>,
+    /// Where it is told of those that are kept.
+    cache: Option<PathBuf>,
 }
 
 /// Where one is, or is being started.
@@ -53,7 +63,7 @@ pub fn with_servers<T>(engine: &Engine, caller: &Caller, work: impl FnOnce(&Serv
                 scope.spawn(move || start.go(engine));
             }
         });
-        let servers = Servers::new(send);
+        let servers = Servers::new(send, None);
         work(&servers)
     })
 }
@@ -62,31 +72,59 @@ pub fn with_servers<T>(engine: &Engine, caller: &Caller, work: impl FnOnce(&Serv
 /// runs goes when the engine does.
 pub fn keep(engine: &Arc<Engine>) {
     let (send, starts) = channel::<Start>();
-    if engine.mcp.keep(Servers::new(send)) {
+    if engine.mcp.keep(Servers::new(send, Some(engine.home().join("cache")))) {
         let engine = Arc::downgrade(engine);
         std::thread::spawn(move || attend(&engine, &starts));
     }
 }
 
+/// Begins runs, and looks after those at work while there are any. Nothing in
+/// here waits for a server.
 fn attend(engine: &Weak<Engine>, starts: &Receiver<Start>) {
+    let mut has_some = false;
     loop {
-        let start = starts.recv_timeout(SWEEP);
+        let start = match has_some {
+            true => starts.recv_timeout(LOOK),
+            false => starts.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
         let Some(engine) = engine.upgrade() else { return };
         match start {
-            Ok(start) => drop(std::thread::spawn(move || start.go(&engine))),
+            Ok(start) => {
+                has_some = true;
+                drop(std::thread::spawn(move || start.go(&engine)));
+            }
             Err(RecvTimeoutError::Timeout) => {
-                if let Some(kept) = engine.mcp.kept() {
-                    kept.sweep(IDLE);
+                let Some(kept) = engine.mcp.kept() else { return };
+                let over = kept.take_unwanted();
+                if !over.is_empty() {
+                    std::thread::spawn(move || drop(over));
                 }
+                has_some = !lock(&kept.places).is_empty();
             }
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }
 
+/// Has the servers in a sandbox end that another process keeps and nobody
+/// uses; `is_running` says whether something is still at work there.
+pub fn want_alone(cache: &Path, sandbox: Id, is_running: impl Fn() -> bool) {
+    if std::fs::remove_file(mark(cache, sandbox)).is_err() {
+        return;
+    }
+    let start = Instant::now();
+    while is_running() && start.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn mark(cache: &Path, sandbox: Id) -> PathBuf {
+    cache.join(format!("mcp-kept-{sandbox}"))
+}
+
 impl Servers {
-    fn new(starts: Sender<Start>) -> Servers {
-        Servers { starts: Mutex::new(starts), places: Mutex::default() }
+    fn new(starts: Sender<Start>, cache: Option<PathBuf>) -> Servers {
+        Servers { starts: Mutex::new(starts), places: Mutex::default(), cache }
     }
 
     /// A server that nobody else uses.
@@ -129,6 +167,10 @@ impl Servers {
                 self.make_room()?;
                 let serving = self.start(server, caller, run, patience)?;
                 *lock(&place.serving) = Some(Arc::clone(&serving));
+                if let Some(cache) = &self.cache {
+                    // Without it another process finds the sandbox busy, no more.
+                    let _ = std::fs::write(mark(cache, sandbox), "");
+                }
                 Ok(serving)
             }
         }
@@ -151,21 +193,39 @@ impl Servers {
         of_sandbox.for_each(|place| drop(place.take_idle(Duration::ZERO)));
     }
 
-    /// Ends those that were idle for so long, and forgets where none is.
-    fn sweep(&self, idle: Duration) {
-        for place in self.all() {
-            drop(place.take_idle(idle));
-        }
+    /// Those that were idle for long, or whose sandbox somebody wants alone.
+    /// Where none is any more is forgotten.
+    fn take_unwanted(&self) -> Vec<Arc<Serving>> {
+        let Some(cache) = &self.cache else { return Vec::new() };
+        let one = |place: Arc<Place>| {
+            let is_wanted = !mark(cache, place.sandbox).exists();
+            place.take_idle(if is_wanted { Duration::ZERO } else { IDLE })
+        };
+        let over = self.all().into_iter().filter_map(one).collect();
+        let mut places = lock(&self.places);
         let is_used =
             |place: &Arc<Place>| Arc::strong_count(place) > 1 || lock(&place.serving).is_some();
-        lock(&self.places).retain(|_, place| is_used(place));
+        let (used, unused): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut *places).into_iter().partition(|(_, place)| is_used(place));
+        for place in unused.values() {
+            if used.values().all(|other| other.sandbox != place.sandbox) {
+                let _ = std::fs::remove_file(mark(cache, place.sandbox));
+            }
+        }
+        *places = used;
+        over
     }
 
     /// Ends all, whoever waits for them.
     pub fn end_all(&self) {
         let all = std::mem::take(&mut *lock(&self.places));
-        for serving in all.values().filter_map(|place| lock(&place.serving).take()) {
-            serving.end();
+        for place in all.values() {
+            if let Some(serving) = lock(&place.serving).take() {
+                serving.end();
+            }
+            if let Some(cache) = &self.cache {
+                let _ = std::fs::remove_file(mark(cache, place.sandbox));
+            }
         }
     }
 
