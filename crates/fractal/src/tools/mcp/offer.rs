@@ -193,13 +193,12 @@ fn write(file: &Path, tools: &[Value]) {
     forget_old(file.parent().unwrap_or(file));
 }
 
-/// What nobody believes any more is of settings that are no more.
+/// What nobody believes any more is of settings that are no more, or was left
+/// by a process that was killed.
 fn forget_old(cache: &Path) {
     let entries = std::fs::read_dir(cache).into_iter().flatten().flatten();
-    let ours = |entry: &std::fs::DirEntry| {
-        let name = entry.file_name();
-        name.as_encoded_bytes().starts_with(b"mcp-") && name.as_encoded_bytes().ends_with(b".json")
-    };
+    let ours =
+        |entry: &std::fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b"mcp-");
     for entry in entries.filter(ours) {
         let age = entry.metadata().and_then(|meta| meta.modified()).map(|when| when.elapsed());
         if matches!(age, Ok(Ok(age)) if age > Duration::from_millis(24 * BELIEVED_MS)) {
