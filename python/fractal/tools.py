@@ -43,7 +43,7 @@ class Tool:
     name: str
     description: str
     kind: str
-    """``verb``, ``function`` or ``program``."""
+    """``verb``, ``function``, ``program`` or ``mcp``."""
     input: Mapping[str, Any]
     """JSON Schema of what it is given."""
     output: Mapping[str, Any] | None

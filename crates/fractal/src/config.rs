@@ -8,11 +8,13 @@
 mod attempts;
 mod find;
 mod roles;
+mod servers;
 mod stages;
 
 pub use attempts::TrySettings;
 #[cfg(feature = "tools")]
 pub(crate) use find::read_regular;
+pub use servers::Server;
 pub use stages::{Line, Stage};
 
 use crate::template::{BUILT_IN, Template};
@@ -87,6 +89,8 @@ struct File {
     stage: Vec<toml::Spanned<stages::StageFile>>,
     #[serde(default)]
     role: BTreeMap<String, roles::RoleFile>,
+    #[serde(default)]
+    mcp: BTreeMap<String, servers::ServerFile>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -293,6 +297,7 @@ impl Config {
         list.extend(self.attempt_settings());
         list.extend(self.stage_settings());
         list.extend(self.role_settings());
+        list.extend(self.server_settings());
         Ok(list)
     }
 

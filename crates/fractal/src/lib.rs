@@ -38,7 +38,7 @@ pub mod tools;
 mod verbs;
 mod view;
 
-pub use config::{Config, Line, Setting, Stage, TrySettings};
+pub use config::{Config, Line, Server, Setting, Stage, TrySettings};
 pub use doctor::{Diagnosis, Finding};
 pub use doors::{fingerprint, new_name};
 pub use doorway::{DOOR_VARIABLE, Doors, Doorway, Grant, KEY_VARIABLE};
@@ -118,6 +118,8 @@ pub struct Engine {
     doors: OnceLock<Doors>,
     #[cfg(feature = "tools")]
     tools: OnceLock<tools::ToolRegistry>,
+    #[cfg(feature = "tools")]
+    mcp: tools::mcp::Known,
 }
 
 /// The store, once a door has opened it with [`Engine::ready`].
@@ -154,6 +156,8 @@ impl Engine {
             doors: OnceLock::new(),
             #[cfg(feature = "tools")]
             tools: OnceLock::new(),
+            #[cfg(feature = "tools")]
+            mcp: tools::mcp::Known::default(),
         };
         if !engine.layers_dir().is_dir() {
             engine.ready()?;
@@ -517,6 +521,7 @@ impl Engine {
 
     /// Refuses when something runs in the sandbox.
     pub(crate) fn require_idle(&self, row: &SandboxRow, verb: &str) -> Result<()> {
+        self.rest_servers(row.id);
         if !self.is_running(row.id)? {
             return Ok(());
         }
@@ -526,6 +531,10 @@ impl Engine {
         )
         .hint("wait for it to end; `fractal drop` would end it and forget the sandbox"))
     }
+
+    /// Without tools there are no servers to end.
+    #[cfg(not(feature = "tools"))]
+    pub(crate) fn rest_servers(&self, _: Id) {}
 
     /// Settles what processes that died left behind.
     fn recover(&self) -> Result<()> {

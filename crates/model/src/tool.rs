@@ -102,7 +102,7 @@ pub struct ToolInfo {
     pub name: String,
     /// What it does, when to use it and what comes back.
     pub description: String,
-    /// `verb`, `function` or `program`.
+    /// `verb`, `function`, `program` or `mcp`.
     pub kind: String,
     /// JSON Schema of what it is given.
     pub input: Value,

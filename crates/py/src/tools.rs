@@ -30,7 +30,7 @@ impl Tools {
         options: &Options,
     ) -> PyResult<Vec<ToolReply>> {
         let caller = caller(py, engine, Verb::Tool, environment)?;
-        let (registry, _) = self.0.with(&caller.config.tool_directories(&caller.directory));
+        let (registry, _) = self.0.with(&caller);
         let work = || registry.call_many(&engine.engine, &caller, calls, options);
         let done = interruptible(py, work, || options.cancel.cancel())?;
         done.map_err(|error| of_engine(py, error))

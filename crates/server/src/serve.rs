@@ -86,7 +86,9 @@ pub fn serve_mcp(engine: Engine, settings: Settings, key: Option<&str>) -> Resul
     let key = key.map(|secret| engine.authenticate(secret)).transpose()?;
     let asker = Asker::new(key, settings.directory.clone());
     let state = state(engine, settings, &[], None);
-    runtime()?.block_on(mcp::serve_stdio(state, asker))
+    let served = runtime()?.block_on(mcp::serve_stdio(state.clone(), asker));
+    state.engine.end_servers();
+    served
 }
 
 /// Serves until SIGTERM or SIGINT. Calls `ready` once with the addresses.
@@ -140,6 +142,8 @@ async fn serve_on(
         }
     };
     let _ = tokio::time::timeout(Duration::from_secs(5), answered).await;
+    let ending = move || state.engine.end_servers();
+    let _ = tokio::task::spawn_blocking(ending).await;
     // Last, so that it tells of everything that was answered.
     if let Some(exporting) = exporting {
         exporting.finish().await;
@@ -182,6 +186,7 @@ fn state(
     let admission = Admission::new(settings.budget);
     let engine = Arc::new(engine);
     inside::open_doors(&engine);
+    engine.keep_servers();
     let mut state = State::new(engine, project, doorkeeper, admission);
     state.mcp_fixtures = settings.mcp_fixtures;
     state.spans = spans;

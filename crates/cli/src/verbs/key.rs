@@ -86,6 +86,9 @@ struct Create {
     /// Requests at once that the server lets through
     #[arg(long, value_name = "COUNT")]
     concurrent: Option<u32>,
+    /// Tools that it may use, with commas between them [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    tools: Option<Vec<String>>,
     #[command(flatten)]
     bounds: Bounds,
 }
@@ -109,6 +112,8 @@ impl Create {
         if let Some(network) = self.bounds.net {
             ask = ask.meet(&Policy { network, ..Policy::default() });
         }
+        let tools = self.tools.map(|names| names.into_iter().collect());
+        ask = ask.meet(&Policy { tools, ..Policy::default() });
         let (ttl_ms, endless) = match self.ttl {
             Ttl::Ms(ms) => (Some(ms), false),
             Ttl::Never => (None, true),

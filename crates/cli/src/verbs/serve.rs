@@ -150,7 +150,6 @@ impl Serve {
             disk_bytes: self.disk,
             body_bytes: self.body,
             memory_free_bytes: self.memory_free,
-            ..usual
         };
         fractal_server::Settings {
             directory: session.directory().to_path_buf(),

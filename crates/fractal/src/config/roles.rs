@@ -17,6 +17,7 @@ pub(super) struct RoleFile {
     allow: Option<BTreeSet<Verb>>,
     net: Option<String>,
     isolation: Option<String>,
+    tools: Option<BTreeSet<String>>,
     #[serde(default)]
     limits: LimitsFile,
 }
@@ -66,6 +67,7 @@ impl RoleFile {
             network,
             allow: self.allow.clone(),
             isolation: isolation.map_err(|error| at("isolation", &error))?,
+            tools: self.tools.clone(),
             ..Policy::default()
         };
         let origin = path.display().to_string();
@@ -125,6 +127,9 @@ mod tests {
         assert!(ci.policy.allows(Verb::Promote) && !ci.policy.allows(Verb::Key));
         assert_eq!(ci.policy.isolation, Some(Tier::Rootless));
         assert_eq!(ci.origin, "/p/fractal.toml");
+        let tools = "[role.t]\nbase = \"runner\"\ntools = [\"read\"]\n";
+        let tools = role(tools, "t").expect("it is valid").policy;
+        assert!(tools.allows_tool("read") && !tools.allows_tool("run"));
         let lists = role("[role.x]\nallow = [\"list\"]\n", "x").expect("it is valid").policy;
         assert!(lists.allows(Verb::List) && !lists.allows(Verb::Show));
         assert_eq!(read("").expect("it is valid").roles().expect("built in").len(), 5);

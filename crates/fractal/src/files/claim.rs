@@ -154,6 +154,7 @@ fn refuse_full(engine: &Engine, caller: &Caller, row: &SandboxRow, more: u64) ->
 fn claim(engine: &Engine, row: &SandboxRow, run: Id) -> Result<(SandboxRow, LayerHold)> {
     let store = &engine.store;
     let start = Instant::now();
+    engine.rest_servers(row.id);
     loop {
         let now = engine.find_again(row)?;
         // Whoever copies the layer holds it alone, and we must not write then.

@@ -9,7 +9,7 @@ use super::function::{called_off, caught};
 use super::registry::Entry;
 use super::slots::{LOOK, Permit, Slots};
 use super::{
-    Cancel, INPUT_BYTES_MAX, Kind, OUTPUT_BYTES_MAX, Options, ToolRegistry, function,
+    Cancel, INPUT_BYTES_MAX, Kind, OUTPUT_BYTES_MAX, Options, ToolRegistry, function, mcp,
     policy_of_new, program, retry, schema,
 };
 use crate::{Caller, Engine, record};
@@ -28,6 +28,8 @@ pub struct Calling<'a> {
     pub caller: &'a Caller,
     pub options: &'a Options,
     pub slots: Arc<Slots>,
+    /// Servers at work, where some are configured.
+    pub servers: Option<&'a mcp::Servers>,
 }
 
 /// One try: what a tool gets to work with.
@@ -69,8 +71,9 @@ impl Calling<'_> {
     /// Carries out one call. It always has an answer.
     pub fn call(&self, call: &ToolCall) -> ToolReply {
         let start = Instant::now();
-        let entry = self.registry.entry(&call.tool);
-        let ready = caught(&call.tool, || self.prepare(call, entry.as_ref()));
+        let found = caught(&call.tool, || self.entry(call));
+        let entry = found.as_ref().ok().cloned();
+        let ready = found.and_then(|entry| caught(&call.tool, || self.prepare(call, &entry)));
         let row = ready.as_ref().ok().and_then(|ready| ready.row.clone());
         let mut went = match ready {
             Ok(ready) => self.try_often(call, &ready),
@@ -92,14 +95,35 @@ impl Calling<'_> {
         }
     }
 
-    /// Whether it may be carried out, decided before anything happens.
-    fn prepare(&self, call: &ToolCall, entry: Option<&Arc<Entry>>) -> Result<Ready> {
+    /// The tool. A server is asked for what it offers when one of its tools is
+    /// called, by those who may.
+    fn entry(&self, call: &ToolCall) -> Result<Arc<Entry>> {
         let (engine, caller) = (self.engine, self.caller);
         engine.ready()?;
-        let entry = entry.ok_or_else(|| {
-            Error::not_found(format!("there is no tool `{}`", call.tool.escape_debug()))
-                .hint("`fractal tool list` shows what there is")
-        })?;
+        if let Some(entry) = self.registry.entry(&call.tool) {
+            return Ok(entry);
+        }
+        let mut broken = Vec::new();
+        if let (Some(servers), Some(server)) = (self.servers, self.registry.server_of(&call.tool)) {
+            engine.authorize(caller, Verb::Tool)?;
+            if !caller.policy.allows_tool(&call.tool) {
+                return Err(not_allowed(&call.tool));
+            }
+            let offer = mcp::offer(engine, caller, server, servers, call.time_ms)?;
+            broken = self.registry.add(offer);
+        }
+        self.registry.entry(&call.tool).ok_or_else(|| {
+            let missing =
+                Error::not_found(format!("there is no tool `{}`", call.tool.escape_debug()))
+                    .hint("`fractal tool list` shows what there is");
+            let named = |error: &Error| error.message.contains(&format!("`{}`", call.tool));
+            broken.into_iter().find(named).unwrap_or(missing)
+        })
+    }
+
+    /// Whether it may be carried out, decided before anything happens.
+    fn prepare(&self, call: &ToolCall, entry: &Arc<Entry>) -> Result<Ready> {
+        let (engine, caller) = (self.engine, self.caller);
         let tool = &entry.tool;
         // A verb asks for itself: who may `diff` may do so as a tool.
         if !matches!(tool.kind, Kind::Verb(_)) {
@@ -119,8 +143,7 @@ impl Calling<'_> {
         };
         let policy = caller.policy.meet(&of_place);
         if !policy.allows_tool(&tool.name) {
-            let why = format!("the tool `{}` may not be used here", tool.name);
-            return Err(Error::denied(why).hint("`fractal tool list` shows which may"));
+            return Err(not_allowed(&tool.name));
         }
         Ok(Ready { entry: Arc::clone(entry), row, time_ms: time_ms(call, tool.time_ms, &policy) })
     }
@@ -179,6 +202,10 @@ impl Calling<'_> {
         let said = match &entry.tool.kind {
             Kind::Verb(builtin) => builtin.run(&work)?,
             Kind::Program(program) => program::run(program, &work)?,
+            Kind::Mcp(proxied) => {
+                let none = || Error::internal("a tool of a server was called without servers");
+                mcp::run(proxied, &work, self.servers.ok_or_else(none)?)?
+            }
             Kind::Function(code) => {
                 let permits = vec![permit, self.permit(&self.registry.functions, call, ready)?];
                 let cancel = &self.options.cancel;
@@ -238,6 +265,11 @@ impl Calling<'_> {
         self.engine.store.transact_relaxed(|tx| tx.append(body))?;
         Ok(())
     }
+}
+
+fn not_allowed(tool: &str) -> Error {
+    let why = format!("the tool `{}` may not be used here", tool.escape_debug());
+    Error::denied(why).hint("`fractal tool list` shows which may")
 }
 
 /// The least of what the tool, the call and the policy give.

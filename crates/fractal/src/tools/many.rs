@@ -2,6 +2,7 @@
 
 use super::ToolRegistry;
 use super::call::Calling;
+use super::mcp;
 use super::slots::Slots;
 use crate::{Caller, Engine};
 use fractal_model::{Code, Error, Policy, Result, ToolCall, ToolReply};
@@ -88,8 +89,25 @@ impl ToolRegistry {
             return Err(Error::new(Code::Limit, why).hint("send them in parts"));
         }
         engine.ready()?;
+        match self.has_servers() {
+            true => mcp::with_servers(engine, caller, |servers| {
+                self.call_all(engine, caller, calls, options, Some(servers))
+            }),
+            false => self.call_all(engine, caller, calls, options, None),
+        }
+    }
+
+    fn call_all(
+        &self,
+        engine: &Engine,
+        caller: &Caller,
+        calls: &[ToolCall],
+        options: &Options,
+        servers: Option<&mcp::Servers>,
+    ) -> Result<Vec<ToolReply>> {
         let jobs = options.jobs(&caller.policy);
-        let calling = Calling { registry: self, engine, caller, options, slots: Slots::new(jobs) };
+        let slots = Slots::new(jobs);
+        let calling = Calling { registry: self, engine, caller, options, slots, servers };
         let next = AtomicUsize::new(0);
         let answers: Vec<OnceLock<ToolReply>> = calls.iter().map(|_| OnceLock::new()).collect();
         std::thread::scope(|scope| {

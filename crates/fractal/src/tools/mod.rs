@@ -1,25 +1,30 @@
 //! Tools: named operations with an input schema, for programs that think.
 //!
-//! A tool is a verb of the engine, a function of the embedding program or a
-//! program that runs inside a sandbox. All of them are called the same way:
+//! A tool is a verb of the engine, a function of the embedding program, a
+//! program that runs inside a sandbox, or a tool of another MCP server that
+//! runs there. All of them are called the same way:
 //! the input is checked against the tool's schema before anything happens,
 //! time, sizes and the number of calls at once are bounded, one call's failure
 //! is its own, and every call leaves a record that tells nothing of its input.
-//! This module knows neither MCP nor HTTP; they offer what is registered here.
+//! This module knows no HTTP, and of MCP only how to ask (`mcp`); surfaces
+//! offer what is registered here.
 
 mod call;
 mod function;
 mod manifest;
 mod many;
+pub(crate) mod mcp;
 mod program;
 mod registry;
 mod retry;
 mod schema;
 mod slots;
 mod stoppable;
+mod tame;
 mod verbs;
 
 pub use many::{Cancel, Options};
+pub use mcp::Proxied;
 pub use program::Program;
 pub use registry::ToolRegistry;
 pub use verbs::Builtin;
@@ -78,6 +83,8 @@ pub enum Kind {
     Function(Function),
     /// A program inside a sandbox, with JSON on its input and output.
     Program(Box<Program>),
+    /// A tool of another MCP server, which runs inside a sandbox.
+    Mcp(Box<Proxied>),
 }
 
 impl Kind {
@@ -87,6 +94,7 @@ impl Kind {
             Kind::Verb(_) => "verb",
             Kind::Function(_) => "function",
             Kind::Program(_) => "program",
+            Kind::Mcp(_) => "mcp",
         }
     }
 }
@@ -150,7 +158,7 @@ impl Engine {
     /// The same with what the caller's project and the user describe, and
     /// those descriptions that cannot be read.
     pub fn tools_for(&self, caller: &Caller) -> (ToolRegistry, Vec<Error>) {
-        self.tools().with(&caller.config.tool_directories(&caller.directory))
+        self.tools().with(caller)
     }
 
     /// What of it the caller may use in a sandbox, or in a new one.
@@ -169,7 +177,8 @@ impl Engine {
             Some(name) => caller.policy.meet(&self.find(caller, Some(name))?.policy),
             None => caller.policy.meet(&policy_of_new(caller)?),
         };
-        let (registry, broken) = registry.with(&caller.config.tool_directories(&caller.directory));
+        let (registry, mut broken) = registry.with(caller);
+        broken.extend(registry.discover_servers(self, caller, &policy));
         Ok(ToolsReply { tools: registry.list(&policy), broken })
     }
 

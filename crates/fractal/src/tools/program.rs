@@ -135,7 +135,7 @@ fn failed(reply: &RunReply, tool: &str, how: &str) -> Error {
 }
 
 /// The end of a text, from the beginning of a character.
-fn tail(text: &str) -> String {
+pub fn tail(text: &str) -> String {
     let from = text.len().saturating_sub(TAIL_BYTES_MAX);
     let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
     let mark = if from > 0 { "…" } else { "" };

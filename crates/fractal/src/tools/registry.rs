@@ -4,9 +4,12 @@ use super::call::Calling;
 use super::many::Options;
 use super::schema::Schema;
 use super::slots::Slots;
-use super::{Kind, Tool, manifest, verbs};
+use super::tame::tamed;
+use super::{Kind, Tool, manifest, mcp, verbs};
+use crate::config::Server;
 use crate::{Caller, Engine};
 use fractal_model::{Code, Error, Policy, Result, ToolCall, ToolInfo, ToolReply};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,6 +20,12 @@ const FUNCTIONS_MAX: usize = 64;
 /// Characters of a description.
 const DESCRIPTION_MAX: usize = 16 << 10;
 
+/// Bytes of a schema of another server, whose checks cost us time.
+const SERVER_SCHEMA_BYTES_MAX: usize = 64 << 10;
+
+/// Servers that are asked at once what they offer.
+const SERVERS_AT_ONCE: usize = 4;
+
 /// Tools by name. Safe to share between threads; a tool that is taken away
 /// goes on for those who are calling it.
 #[derive(Debug)]
@@ -24,6 +33,8 @@ pub struct ToolRegistry {
     tools: RwLock<BTreeMap<String, Arc<Entry>>>,
     /// Places for functions, which cannot be ended from outside.
     pub(super) functions: Arc<Slots>,
+    /// Servers whose tools are added when somebody asks for them.
+    servers: Vec<Arc<Server>>,
 }
 
 /// A tool with its schemas, ready to check.
@@ -36,7 +47,8 @@ pub struct Entry {
 
 impl Default for ToolRegistry {
     fn default() -> ToolRegistry {
-        ToolRegistry { tools: RwLock::default(), functions: Slots::new(FUNCTIONS_MAX) }
+        let functions = Slots::new(FUNCTIONS_MAX);
+        ToolRegistry { tools: RwLock::default(), functions, servers: Vec::new() }
     }
 }
 
@@ -99,13 +111,82 @@ impl ToolRegistry {
         broken
     }
 
-    /// A registry of these tools and of what is described in directories.
-    pub fn with(&self, directories: &[PathBuf]) -> (ToolRegistry, Vec<Error>) {
+    /// A registry of these tools and of what the caller's project and the user
+    /// describe, and those descriptions that cannot be used. Other MCP servers
+    /// are asked what they offer when that is wanted: by a call of one of
+    /// their tools, or by [`Engine::tools_of`].
+    pub fn with(&self, caller: &Caller) -> (ToolRegistry, Vec<Error>) {
         let tools = self.tools.read().unwrap_or_else(PoisonError::into_inner).clone();
         let functions = Arc::clone(&self.functions);
-        let registry = ToolRegistry { tools: RwLock::new(tools), functions };
-        let broken = registry.discover(directories);
+        let (servers, unusable) = caller.config.servers();
+        let servers = servers.into_iter().map(Arc::new).collect();
+        let registry = ToolRegistry { tools: RwLock::new(tools), functions, servers };
+        let mut broken = registry.discover(&caller.config.tool_directories(&caller.directory));
+        broken.extend(unusable);
         (registry, broken)
+    }
+
+    /// Adds what servers offer, as far as a policy may allow any of it.
+    pub(super) fn discover_servers(
+        &self,
+        engine: &Engine,
+        caller: &Caller,
+        policy: &Policy,
+    ) -> Vec<Error> {
+        let allowed = |server: &&Arc<Server>| {
+            let start = format!("{}{}", server.name, mcp::SEPARATOR);
+            policy.tools.as_ref().is_none_or(|names| names.iter().any(|it| it.starts_with(&start)))
+        };
+        let wanted: Vec<&Arc<Server>> = self.servers.iter().filter(allowed).collect();
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        // One that hangs does not keep the others.
+        let ask = |servers: &[&Arc<Server>], at_work: &mcp::Servers| -> Vec<Result<mcp::Offer>> {
+            std::thread::scope(|scope| {
+                let one = |server: &&Arc<Server>| {
+                    let server = Arc::clone(server);
+                    scope.spawn(move || mcp::offer(engine, caller, &server, at_work, None))
+                };
+                let asked: Vec<_> = servers.iter().map(one).collect();
+                let lost = |_| Err(Error::internal("a server's offer was lost"));
+                asked.into_iter().map(|it| it.join().unwrap_or_else(lost)).collect()
+            })
+        };
+        mcp::with_servers(engine, caller, |at_work| {
+            let offers = wanted.chunks(SERVERS_AT_ONCE).flat_map(|some| ask(some, at_work));
+            let add =
+                |offer: Result<mcp::Offer>| offer.map_or_else(|it| vec![it], |it| self.add(it));
+            offers.flat_map(add).collect()
+        })
+    }
+
+    /// The server that a tool's name speaks of.
+    pub(super) fn server_of(&self, tool: &str) -> Option<&Arc<Server>> {
+        mcp::find(&self.servers, tool)
+    }
+
+    /// Of two tools of one name the first counts, which may be another call's.
+    pub(super) fn add(&self, offer: mcp::Offer) -> Vec<Error> {
+        let mut broken = offer.broken;
+        for tool in offer.tools {
+            let own = match &tool.kind {
+                Kind::Mcp(proxied) => proxied.tool.clone(),
+                _ => String::new(),
+            };
+            let is_there = self
+                .get(&tool.name)
+                .is_some_and(|there| matches!(&there.kind, Kind::Mcp(other) if other.tool == own));
+            if !is_there && let Err(error) = self.register(tool) {
+                broken.push(error);
+            }
+        }
+        broken
+    }
+
+    /// Whether tools may come from servers.
+    pub(super) fn has_servers(&self) -> bool {
+        !self.servers.is_empty()
     }
 
     /// The tool of this name.
@@ -134,7 +215,13 @@ impl ToolRegistry {
         options: &Options,
     ) -> ToolReply {
         let slots = Slots::new(1);
-        Calling { registry: self, engine, caller, options, slots }.call(call)
+        let work = |servers: Option<&mcp::Servers>| {
+            Calling { registry: self, engine, caller, options, slots, servers }.call(call)
+        };
+        match self.has_servers() {
+            true => mcp::with_servers(engine, caller, |servers| work(Some(servers))),
+            false => work(None),
+        }
     }
 
     pub(super) fn entry(&self, name: &str) -> Option<Arc<Entry>> {
@@ -156,9 +243,15 @@ fn entry(tool: Tool) -> Result<Entry> {
         let why = format!("{} does not say `\"type\": \"object\"`", of("input"));
         return Err(Error::invalid(why).hint("the input of every tool is an object with fields"));
     }
-    let input = Schema::new(&tool.input, &of("input"))?;
-    let output =
-        tool.output.as_ref().map(|output| Schema::new(output, &of("output"))).transpose()?;
+    let compile = |schema: &Value, what: &str| match &tool.kind {
+        Kind::Mcp(_) => {
+            super::schema::bounded(schema, SERVER_SCHEMA_BYTES_MAX, &of(what))?;
+            Schema::new(&tamed(schema), &of(what))
+        }
+        _ => Schema::new(schema, &of(what)),
+    };
+    let input = compile(&tool.input, "input")?;
+    let output = tool.output.as_ref().map(|output| compile(output, "output")).transpose()?;
     Ok(Entry { tool, input, output })
 }
 

@@ -30,10 +30,8 @@ const TASK_TTL_MS: u64 = 3_600_000;
 type Working = JoinHandle<Result<ToolReply, crate::failure::Failure>>;
 
 pub async fn list(state: &Shared, asker: &Asker) -> Answer<ListToolsResult> {
-    let job = |engine: &Engine, caller: &Caller| {
-        let (registry, _) = engine.tools_for(caller);
-        Ok(registry.list(&caller.policy))
-    };
+    let job =
+        |engine: &Engine, caller: &Caller| Ok(engine.tools_of(engine.tools(), caller, None)?.tools);
     let tools = work::blocking(state, asker, Verb::List, job).await.map_err(refused)?;
     Ok(ListToolsResult::with_all_items(tools.into_iter().map(describe).collect()))
 }
@@ -185,9 +183,20 @@ fn answer(done: Done) -> Answer<CallToolResult> {
         Err(_) => return Err(ErrorData::internal_error("the engine broke off", None)),
     };
     Ok(match reply.answer {
-        ToolAnswer::Output(value) => CallToolResult::structured(value),
+        ToolAnswer::Output(value) => told(value),
         ToolAnswer::Error(error) => failed(&error),
     })
+}
+
+/// What another server has for reading is handed on as it is: pictures and
+/// sounds stay what they are.
+fn told(value: Value) -> CallToolResult {
+    let content = value.get("content").cloned().map(serde_json::from_value);
+    let mut result = CallToolResult::structured(value);
+    if let Some(Ok(content)) = content {
+        result.content = content;
+    }
+    result
 }
 
 fn failed(error: &Error) -> CallToolResult {

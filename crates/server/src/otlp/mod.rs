@@ -5,7 +5,7 @@
 //! worker sends them in batches and tries again for a while, and what is lost
 //! on the way is counted. It is written here on what the server has anyway,
 //! because the usual crates bring a second HTTP stack and a code generator:
-//! docs/adr/0026-telemetry-without-a-stack.md.
+//! docs/adr/0027-telemetry-without-a-stack.md.
 
 mod collector;
 mod context;

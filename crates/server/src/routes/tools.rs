@@ -12,7 +12,7 @@ use fractal::Action;
 use fractal::model::{ToolCall, ToolCalls, ToolReply, ToolsReply, Verb};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -85,6 +85,8 @@ async fn call(
     Path(tool): Path<String>,
     Json(Call { input, sandbox, time_ms }): Json<Call>,
 ) -> Result<Response, Failure> {
+    // As in a list of calls, who gives nothing gives no fields.
+    let input = if input.is_null() { Value::Object(Map::new()) } else { input };
     let call = ToolCall { tool, input, sandbox, time_ms };
     reply(&state, &asker, Action::Tool(Box::new(call))).await
 }

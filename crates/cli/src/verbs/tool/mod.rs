@@ -10,10 +10,12 @@ use fractal::{Action, Error, Reply};
 
 /// List, show, call and make tools
 ///
-/// A tool is a named operation with an input schema: a verb of fractal, or a
+/// A tool is a named operation with an input schema: a verb of fractal; a
 /// program of your own that is described by `tools/NAME/tool.toml` beside
 /// fractal.toml (or beside your own settings) and runs inside a sandbox, with
-/// JSON on its input and output. Agents are offered the same ones.
+/// JSON on its input and output; or a tool of another MCP server, which
+/// `[mcp.NAME]` in fractal.toml names and which runs inside a sandbox, too.
+/// Agents are offered the same ones.
 #[derive(clap::Args)]
 pub struct Tool {
     #[command(subcommand)]

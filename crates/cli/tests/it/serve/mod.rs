@@ -11,6 +11,7 @@ mod handed;
 mod killed;
 mod mcp;
 mod otlp;
+mod servers;
 mod table;
 mod terminals;
 mod through;

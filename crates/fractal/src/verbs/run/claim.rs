@@ -30,6 +30,9 @@ pub(super) fn claim(engine: &Engine, place: &mut Place) -> Result<()> {
     if place.is_new {
         return claim_new(engine, place);
     }
+    if place.world == World::Virtual {
+        engine.rest_servers(place.row.id);
+    }
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
         if place.world == World::Virtual {

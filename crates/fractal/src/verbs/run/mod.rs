@@ -144,6 +144,16 @@ impl RunIo {
         }
     }
 
+    /// Ends of pipes for a conversation, and a connection whose end ends the
+    /// run. What goes to standard error is kept in the reply.
+    #[cfg(feature = "tools")]
+    pub(crate) fn conversing(stdin: OwnedFd, stdout: OwnedFd, connection: OwnedFd) -> RunIo {
+        let mut io = RunIo::capturing(Input::Descriptor(stdin));
+        io.streams.stdout = Output::Descriptor(stdout);
+        io.streams.caller = Some(connection);
+        io
+    }
+
     /// Descriptors that another process handed over with its connection: each
     /// byte that comes by it is a signal for the program, and its end ends the
     /// run. Without places for output that is kept in the reply.

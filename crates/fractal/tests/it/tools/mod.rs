@@ -2,6 +2,7 @@
 
 mod files;
 mod many;
+mod mcp;
 mod programs;
 mod verbs;
 
