@@ -22,7 +22,7 @@ mod write;
 pub use injected::{injected, note_injected};
 pub use notes::{Count, Kept, Notes};
 pub use travel::{Held, held, note_imported};
-pub use way::{mark, note_back};
+pub use way::{base_of, mark, note_back};
 pub use write::{note, note_moved, note_promoted, note_staged, note_undone};
 
 use crate::apply::{Bytes, digest_of_attributes};

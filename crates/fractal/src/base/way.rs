@@ -12,7 +12,7 @@
 use super::{State, failed, file};
 use crate::{Engine, stale};
 use fractal_model::{Id, Result, SandboxPath};
-use fractal_store::{LayerRow, SandboxRow};
+use fractal_store::{LayerRow, Reads, SandboxRow};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -28,6 +28,9 @@ enum Line {
         notes_bytes: u64,
         /// The host's file clock at the fork, or at the last update.
         fork_ns: i64,
+        /// The sandbox's base then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        base: Option<Id>,
     },
     /// The sandbox went back to a snapshot, or to its base.
     Back {
@@ -48,8 +51,8 @@ impl Line {
 
 /// A snapshot of the present was taken, as this layer.
 pub fn mark(engine: &Engine, row: &SandboxRow, layer: Id) {
-    let fork_ns = row.fork_ctime_ns;
-    let line = |notes_bytes| Line::Mark { mark: layer, notes_bytes, fork_ns };
+    let (fork_ns, base) = (row.fork_ctime_ns, row.base);
+    let line = |notes_bytes| Line::Mark { mark: layer, notes_bytes, fork_ns, base };
     let _ = append(&engine.store.base_dir(row.id), line);
 }
 
@@ -58,6 +61,24 @@ pub fn note_back(engine: &Engine, row: &SandboxRow, back: Option<Id>) -> Result<
     let clock_ns = stale::file_clock_ns(engine.home());
     let line = |notes_bytes| Line::Back { back, notes_bytes, clock_ns };
     append(&engine.store.base_dir(row.id), line)
+}
+
+/// The base that a snapshot stands on, where an update has moved the sandbox to
+/// another one since.
+pub fn base_of(engine: &Engine, row: &SandboxRow, layer: Id) -> Result<Option<Id>> {
+    let is_marked = |line: &Line| match line {
+        Line::Mark { mark, base, .. } if *mark == layer => *base,
+        _ => None,
+    };
+    let base = read(&engine.store.base_dir(row.id)).iter().rev().find_map(is_marked);
+    let stack = engine.store.stack(layer)?;
+    let has = |base: &Id| stack.iter().any(|layer| layer.id == *base);
+    Ok(base.filter(|base| row.base.is_some_and(|now| now != *base && !has(&now)) && has(base)))
+}
+
+fn read(dir: &Path) -> Vec<Line> {
+    let text = fs::read_to_string(ways(dir)).unwrap_or_default();
+    text.lines().map_while(|line| serde_json::from_str(line).ok()).collect()
 }
 
 fn ways(dir: &Path) -> PathBuf {
@@ -110,11 +131,8 @@ pub(super) struct Way {
 
 impl Way {
     pub fn read(dir: &Path) -> Way {
-        let text = fs::read_to_string(ways(dir)).unwrap_or_default();
-        let lines: Vec<Line> =
-            text.lines().map_while(|line| serde_json::from_str(line).ok()).collect();
         Way {
-            lines: lines.into_iter().peekable(),
+            lines: read(dir).into_iter().peekable(),
             nodes: Vec::new(),
             head: None,
             marks: HashMap::new(),

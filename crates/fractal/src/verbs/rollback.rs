@@ -73,11 +73,15 @@ fn move_top(
         base::mark(engine, row, row.top);
     }
     base::note_back(engine, row, target.filter(|_| to != BASE))?;
+    let base = target.map_or(Ok(None), |target| base::base_of(engine, row, target))?;
     let top = new_id();
     store.new_layer_dir(top)?;
     let written = store.transact(|tx| {
         insert_layer(tx, top, target)?;
         tx.set_top(row.id, row.epoch, top)?;
+        if let Some(base) = base {
+            tx.set_base(row.id, base)?;
+        }
         match &kept {
             Some(name) => keep(tx, caller, row, name)?,
             None => drop(tx.delete_layer_if_unused(row.top)?),

@@ -3,6 +3,7 @@
 //! An undo is a write into reality like a promotion, with its own id, so it
 //! can be taken back itself.
 
+use crate::apply::holders::elsewhere;
 use crate::apply::inverse::{Inverse, inverse};
 use crate::apply::{Job, Step, carry_out};
 use crate::{Caller, Engine, base, record};
@@ -23,6 +24,9 @@ pub fn undo(
     let row = find(engine, &rows, promotion, &caller.directory)?;
     require_undoable(row)?;
     let inverse = inverse(engine, row)?;
+    if inverse.steps.is_empty() && inverse.conflicts.is_empty() {
+        refuse_elsewhere(engine, row)?;
+    }
     let record = body(caller, row, &inverse);
     let mut reply = reply(&inverse);
     if !inverse.conflicts.is_empty() || dry_run {
@@ -37,6 +41,14 @@ pub fn undo(
     }
     reply.verdict = if reply.applied.is_empty() { Verdict::Nothing } else { Verdict::Applied };
     Ok(reply)
+}
+
+/// Where nothing is to be done because another directory stands at the path,
+/// the promotion still stands in the one that it was written to.
+fn refuse_elsewhere(engine: &Engine, row: &ApplyRow) -> Result<()> {
+    let Some(dir) = elsewhere(&engine.store, row) else { return Ok(()) };
+    let what = format!("{} is not the directory that {} was written to", dir.display(), row.id);
+    Err(Error::not_found(what).hint("move that one back, and try again"))
 }
 
 /// The promotion that was named, or the latest one of a directory.

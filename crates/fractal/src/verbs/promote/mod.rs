@@ -35,6 +35,9 @@ pub fn promote(engine: &Engine, caller: &Caller, asked: &Promote) -> Result<Prom
     if asked.outside {
         engine.refuse_host_path(caller, "promote")?;
     }
+    if asked.sandbox.is_none() {
+        refuse_ruled_out(engine, caller)?;
+    }
     // What was found to be within reach is what is written, whatever is dropped
     // or made anew meanwhile.
     if let Some((row, parent)) = below(engine, caller, asked)?
@@ -52,6 +55,18 @@ pub fn promote(engine: &Engine, caller: &Caller, asked: &Promote) -> Result<Prom
         None => reality::promote(engine, caller, &row, asked),
         Some(parent) => sandbox::promote(engine, caller, &row, &parent, asked),
     }
+}
+
+/// Who names no sandbox means the best one there is, not the one that happens
+/// to be left of a `try` in which all were ruled out.
+fn refuse_ruled_out(engine: &Engine, caller: &Caller) -> Result<()> {
+    // A project with stages may have nothing but them.
+    let Ok(row) = engine.find(caller, None) else { return Ok(()) };
+    let Some(why) = tried(engine, &row)?.ruled_out else { return Ok(()) };
+    Err(Error::new(Code::Gate, format!("`{}` was {why}", row.name)).hint(format!(
+        "`fractal promote {}` promotes it all the same, if its checks pass",
+        row.name
+    )))
 }
 
 /// A key for one sandbox promotes forks of it into it, and nothing further:
@@ -111,8 +126,11 @@ fn hold(engine: &Engine, row: &SandboxRow) -> Result<LayerHold> {
 
 /// The `try` that a sandbox was an attempt of.
 struct Tried {
-    /// The attempt that was chosen, where it was another one.
+    /// The attempt that was chosen, where it was another one; none of them,
+    /// where this one was ruled out with all others.
     winner: Option<String>,
+    /// Why it cannot win.
+    ruled_out: Option<String>,
     /// What every attempt had to pass.
     checks: Vec<Check>,
 }
@@ -129,12 +147,16 @@ fn tried(engine: &Engine, row: &SandboxRow) -> Result<Tried> {
         let attempts = detail["attempts"].as_array().into_iter().flatten();
         let mut ours = attempts.filter(|attempt| attempt["sandbox"] == row.name.as_str());
         if let Some(attempt) = ours.next() {
-            let winner = detail["winner"].as_str().filter(|name| attempt["name"] != *name);
+            let is_out = attempt["rank"].is_null();
+            let nobody = is_out.then_some("none of them");
+            let winner = detail["winner"].as_str().or(nobody);
+            let winner = winner.filter(|name| attempt["name"] != *name).map(str::to_owned);
             let checks = serde_json::from_value(detail["gate"].clone()).unwrap_or_default();
-            return Ok(Tried { winner: winner.map(str::to_owned), checks });
+            let why = attempt["why"].as_str().filter(|_| is_out).map(str::to_owned);
+            return Ok(Tried { winner, ruled_out: why, checks });
         }
     }
-    Ok(Tried { winner: None, checks: Vec::new() })
+    Ok(Tried { winner: None, ruled_out: None, checks: Vec::new() })
 }
 
 /// How far a promotion came.
