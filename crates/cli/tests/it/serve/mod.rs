@@ -4,6 +4,7 @@ mod abuse;
 mod apply;
 mod askers;
 mod client;
+mod doors;
 mod faults;
 mod files;
 mod handed;

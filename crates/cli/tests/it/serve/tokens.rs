@@ -450,6 +450,45 @@ fn new_keys_are_taken_and_broken_files_are_not() {
 }
 
 #[test]
+fn an_issuer_taken_out_while_settings_do_not_read_is_out() {
+    let world = World::new();
+    let signer = Signer::p256();
+    let server = start(&world, FILE, &[signer.public("one")]);
+    let by = || list(&server, &signer.token("one", &claims("ann", "everybody"))).status;
+    assert_eq!(by(), 200);
+    world.write("fractal.toml", "[role.viewer\n");
+    write_file(&world, &FILE.replace("login.example", "other.example"));
+    wait_until(|| {
+        assert_eq!(by(), 401);
+        server.log().contains("the issuers of tokens stay as they were: ")
+    });
+    world.write("fractal.toml", "");
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    assert_eq!(by(), 401, "the file is read again once the settings do");
+}
+
+#[test]
+fn who_has_a_token_can_have_a_door() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let signer = Signer::p256();
+    let server = start(&world, FILE, &[signer.public("one")]);
+    let token = signer.token("one", &claims("ann", "developers"));
+    let run = r#"{"command":["sh","-c","fractal -q fork kid && fractal list"],"door":true}"#;
+    let ran = server.with_key(&token, "POST", "/v1/run", run);
+    assert_eq!(ran.status, 200, "{}", ran.body);
+    assert!(ran.body.contains("kid"), "{}", ran.body);
+    // The door is as long open as the token is good.
+    let soon = with(claims("bob", "developers"), "exp", json!(now() + 3));
+    let run = r#"{"command":["sh","-c","fractal -q list && sleep 4; fractal list"],"door":true}"#;
+    let token = signer.token("one", &soon);
+    let ran = server.with_key(&token, "POST", "/v1/run", run);
+    assert!(ran.body.contains("is expired"), "{}", ran.body);
+}
+
+#[test]
 fn a_broken_file_is_told_of_at_the_start() {
     let world = World::new();
     write_keys(&world, &[Signer::ed25519().public("k")]);
