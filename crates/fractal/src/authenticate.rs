@@ -6,7 +6,7 @@
 //! listed, so that bad logins cannot fill the disk. The secret itself is never
 //! written.
 
-use crate::{Engine, doorway};
+use crate::{Engine, Grant, doorway};
 use fractal_model::{
     Code, Error, Id, Key, RecordBody, Result, hash_secret, read_secret, same_hash,
 };
@@ -48,13 +48,28 @@ impl Refusals {
 }
 
 impl Engine {
-    /// The key that a secret is good for.
+    /// The key that a secret is good for. The key of a door is good at that
+    /// door alone: anywhere else its holder would be without the door's bounds.
     pub fn authenticate(&self, secret: &str) -> Result<Key> {
+        self.known(secret, None)
+    }
+
+    /// The same at a door, which takes no other key than its own.
+    pub fn authenticate_at(&self, secret: &str, door: &Grant) -> Result<Key> {
+        self.known(secret, Some(door))
+    }
+
+    fn known(&self, secret: &str, door: Option<&Grant>) -> Result<Key> {
         self.ready()?;
         let now = now_ms();
         let id = read_secret(secret);
         let row = id.map_or(Ok(None), |id| self.store.key(id))?;
-        let Some(row) = row.filter(|row| is_good(row, secret, now)) else {
+        let belongs = |key: &Key| match door {
+            Some(door) => door.key.id == key.id,
+            None => !doorway::is_doors(key),
+        };
+        let is_right = |row: &KeyRow| is_good(row, secret, now) & belongs(&row.key);
+        let Some(row) = row.filter(is_right) else {
             // As much work for what was never a key as for what is one.
             same_hash(&hash_secret(secret), &hash_secret(""));
             self.refused(now, "not a secret", id, None);
@@ -62,7 +77,10 @@ impl Engine {
                 .hint("`fractal key create --role ROLE` makes one"));
         };
         // A door whose supervisor was killed is closed, whoever notices first.
-        let is_over = doorway::is_doors(&row.key) && !self.is_open(&row.key)?;
+        let is_over = match door {
+            Some(door) => !self.is_open(&row.key)? || self.has_lost_maker(door)?,
+            None => false,
+        };
         match row.key.ended(now).or(is_over.then_some("over")) {
             None => Ok(row.key),
             Some(how) => {

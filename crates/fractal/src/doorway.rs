@@ -7,9 +7,10 @@
 //! when the program has ended, and as soon as anybody notices that whoever
 //! supervised it was killed.
 //!
-//! All runs behind a door, at any depth, share what the outermost run may use:
-//! the sum of their limits never passes its own. A run that asks for nothing
-//! gets half of what is left, so that there is something for the next one.
+//! All runs behind a door, at any depth, share what the run that has it may
+//! use: the sum of their limits never passes its own, nor that of any run
+//! further out. A run that asks for nothing gets half of what is left, so that
+//! there is something for the next one.
 
 use crate::verbs::run::claim::label;
 use crate::verbs::{drop as dropping, key};
@@ -88,15 +89,14 @@ pub struct Doorway {
     pub(crate) root: Id,
     ends: Option<Instant>,
     depth: u32,
-    shared: Arc<Shared>,
-    begun: Mutex<Begun>,
-}
-
-/// What all doors behind an outermost one share.
-#[derive(Debug)]
-struct Shared {
+    /// The door that its run was asked for through.
+    above: Option<Arc<Doorway>>,
+    /// The key that its run was asked for with.
+    maker: Option<Id>,
+    /// What all behind it share.
     limits: Limits,
     taken: Mutex<Taken>,
+    begun: Mutex<Begun>,
 }
 
 #[derive(Debug, Default)]
@@ -141,12 +141,13 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        let mut taken = lock(&self.doorway.shared.taken);
-        taken.runs -= 1;
-        taken.cpu_milli -= self.limits.cpu_milli.unwrap_or(0);
-        taken.memory_bytes -= self.limits.memory_bytes.unwrap_or(0);
-        taken.pids -= self.limits.pids.unwrap_or(0);
-        drop(taken);
+        for level in self.doorway.levels() {
+            let mut taken = lock(&level.taken);
+            taken.runs -= 1;
+            taken.cpu_milli -= self.limits.cpu_milli.unwrap_or(0);
+            taken.memory_bytes -= self.limits.memory_bytes.unwrap_or(0);
+            taken.pids -= self.limits.pids.unwrap_or(0);
+        }
         lock(&self.doorway.begun).living.retain(|(run, _)| Some(*run) != self.run);
     }
 }
@@ -156,6 +157,15 @@ fn closed() -> Error {
 }
 
 impl Doorway {
+    /// This door and those it is behind, the outermost last.
+    fn levels(&self) -> impl Iterator<Item = &Doorway> {
+        std::iter::successors(Some(self), |door| door.above.as_deref())
+    }
+
+    fn outermost(&self) -> &Doorway {
+        self.levels().last().unwrap_or(self)
+    }
+
     /// Takes a run's part of what is shared, and bounds the run by it.
     pub(crate) fn enter(self: &Arc<Doorway>, limits: &mut Limits, asked: &Limits) -> Result<Part> {
         if lock(&self.begun).is_closed {
@@ -166,20 +176,26 @@ impl Doorway {
             let left = u64::try_from(left).unwrap_or(u64::MAX).max(1);
             limits.time_ms = Some(limits.time_ms.map_or(left, |own| own.min(left)));
         }
-        let mut taken = lock(&self.shared.taken);
-        if taken.runs >= RUNS_MAX {
+        // Always from the inside out, so nobody waits for each other.
+        let mut all: Vec<_> = self.levels().map(|level| (level, lock(&level.taken))).collect();
+        if all.iter().any(|(_, taken)| taken.runs >= RUNS_MAX) {
             return Err(Error::new(Code::Busy, format!("{RUNS_MAX} runs are behind this door"))
                 .hint("wait for one of them to end"));
         }
-        let part = self.shared.part(&taken, limits, asked)?;
-        taken.runs += 1;
-        taken.cpu_milli += part.cpu_milli.unwrap_or(0);
-        taken.memory_bytes += part.memory_bytes.unwrap_or(0);
-        taken.pids += part.pids.unwrap_or(0);
+        let mut part = Limits::default();
+        for (level, taken) in &all {
+            part = part.meet(&level.part(taken, limits, asked)?);
+        }
+        for (_, taken) in &mut all {
+            taken.runs += 1;
+            taken.cpu_milli += part.cpu_milli.unwrap_or(0);
+            taken.memory_bytes += part.memory_bytes.unwrap_or(0);
+            taken.pids += part.pids.unwrap_or(0);
+        }
+        drop(all);
         limits.cpu_milli = part.cpu_milli.or(limits.cpu_milli);
         limits.memory_bytes = part.memory_bytes.or(limits.memory_bytes);
         limits.pids = part.pids.or(limits.pids);
-        drop(taken);
         Ok(Part { doorway: self.clone(), limits: part, run: None })
     }
 
@@ -217,7 +233,7 @@ fn share(
     if wanted > left || left == 0 { Err(left) } else { Ok(Some(wanted)) }
 }
 
-impl Shared {
+impl Doorway {
     /// A run's part of what is left.
     fn part(&self, taken: &Taken, own: &Limits, asked: &Limits) -> Result<Limits> {
         let used_up = |what: &str, left: String, total: String| {
@@ -299,13 +315,10 @@ pub(crate) fn open<'a>(
         root: row.id,
         ends,
         depth,
-        shared: above.map_or_else(
-            || {
-                let limits = policy.limits.clone();
-                Arc::new(Shared { limits, taken: Mutex::default() })
-            },
-            |above| above.shared.clone(),
-        ),
+        above: above.cloned(),
+        maker: caller.key,
+        limits: policy.limits.clone(),
+        taken: Mutex::default(),
         begun: Mutex::default(),
     });
     let path = fractal_jail::door_path(&label(run));
@@ -347,6 +360,15 @@ fn door_key(row: &SandboxRow, run: Id, policy: &Policy) -> Key {
         created_ms: now,
         expires_ms: policy.limits.time_ms.map(|ms| now.saturating_add(ms)),
         revoked_ms: None,
+    }
+}
+
+/// How long something is kept that is made behind a door: no longer than what
+/// it is made from.
+pub(crate) fn bound_ttl(caller: &Caller, asked: Option<u64>, own: u64) -> Option<u64> {
+    match caller.door {
+        Some(_) => Some(asked.map_or(own, |asked| asked.min(own))),
+        None => asked,
     }
 }
 
@@ -394,15 +416,29 @@ impl Engine {
         Ok(list)
     }
 
-    /// Drops everything below a sandbox that is about to be dropped itself.
+    /// Drops everything below a sandbox that is about to be dropped itself,
+    /// the innermost first: what is left, should one not go, has a way up.
     pub(crate) fn drop_below(&self, caller: &Caller, root: Id) -> Result<()> {
-        self.below(root)?.iter().try_for_each(|row| dropping::drop_row(self, caller, row))
+        self.below(root)?.iter().rev().try_for_each(|row| dropping::drop_row(self, caller, row))
+    }
+
+    /// Whether a key that a door's run was asked for with has ended, at any
+    /// depth: who made the door has nothing to give any more. Tokens are in no
+    /// table; a door's key ends when they do.
+    pub(crate) fn has_lost_maker(&self, door: &Grant) -> Result<bool> {
+        let now = now_ms();
+        for maker in door.doorway.levels().filter_map(|level| level.maker) {
+            if self.store.key(maker)?.is_some_and(|row| row.key.ended(now).is_some()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Refuses to make one more sandbox behind a door that has many.
     pub(crate) fn require_room_below(&self, caller: &Caller) -> Result<()> {
         let Some(doorway) = &caller.door else { return Ok(()) };
-        if self.below(doorway.root)?.len() < BELOW_MAX {
+        if self.below(doorway.outermost().root)?.len() < BELOW_MAX {
             return Ok(());
         }
         Err(Error::new(Code::Busy, format!("{BELOW_MAX} sandboxes are below this one"))
@@ -412,17 +448,53 @@ impl Engine {
     /// Bounds what a run behind a door may write by what all below the door's
     /// sandbox hold already.
     pub(crate) fn bound_disk_below(&self, caller: &Caller, limits: &mut Limits) -> Result<()> {
-        let Some(doorway) = &caller.door else { return Ok(()) };
-        let Some(total) = doorway.shared.limits.disk_bytes else { return Ok(()) };
-        let rows = self.below(doorway.root)?;
-        let used: u64 = rows.iter().filter_map(|row| self.store.own_size(row).ok()).sum();
-        let left = total.saturating_sub(used);
-        if left == 0 {
-            let text = format!("sandboxes below this one hold {} already", format_bytes(used));
-            return Err(Error::new(Code::Limit, text).hint("drop some: `fractal drop S`"));
+        if let Some(left) = self.require_disk_below(caller, 1)? {
+            limits.disk_bytes = Some(limits.disk_bytes.map_or(left, |own| own.min(left)));
         }
-        limits.disk_bytes = Some(limits.disk_bytes.map_or(left, |own| own.min(left)));
         Ok(())
+    }
+
+    /// Refuses to have sandboxes behind a door hold so much more than they do
+    /// than fits. Returns how much they may.
+    pub(crate) fn require_disk_below(&self, caller: &Caller, more: u64) -> Result<Option<u64>> {
+        let mut least = None;
+        for level in caller.door.iter().flat_map(|door| door.levels()) {
+            let Some(total) = level.limits.disk_bytes else { continue };
+            let used = self.held_below(level.root)?;
+            let left = total.saturating_sub(used);
+            if more > left {
+                let text = format!(
+                    "sandboxes below this one hold {} of {} already",
+                    format_bytes(used),
+                    format_bytes(total)
+                );
+                return Err(Error::new(Code::Limit, text).hint("drop some: `fractal drop S`"));
+            }
+            least = Some(least.map_or(left, |least: u64| least.min(left)));
+        }
+        Ok(least)
+    }
+
+    /// The same for who is about to take what a sandbox holds now: where
+    /// something runs in it, its top is copied.
+    pub(crate) fn require_copy_below(&self, caller: &Caller, row: &SandboxRow) -> Result<()> {
+        if caller.door.is_some() && self.is_running(row.id)? {
+            self.require_disk_below(caller, self.store.layer_size(row.top)?)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that everything below a sandbox and its snapshots hold and the
+    /// sandbox itself does not: its own are bounded where it runs.
+    fn held_below(&self, root: Id) -> Result<u64> {
+        let Some(own) = self.store.sandbox(root)? else { return Ok(0) };
+        let mut tops = Vec::new();
+        for row in self.below(root)?.iter().chain([&own]) {
+            tops.push(row.top);
+            tops.extend(self.store.snapshots(row.id)?.iter().map(|snapshot| snapshot.layer));
+        }
+        let ground: Vec<Id> = std::iter::once(own.top).chain(own.base).collect();
+        Ok(self.store.size_above(&tops, &ground)?)
     }
 
     /// Refuses to end or move the sandbox that the caller itself stands in.
@@ -440,7 +512,48 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use super::share;
+    use super::*;
+
+    fn door(above: Option<Arc<Doorway>>, memory_bytes: u64) -> Arc<Doorway> {
+        Arc::new(Doorway {
+            root: new_id(),
+            ends: None,
+            depth: 1,
+            above,
+            maker: None,
+            limits: Limits { memory_bytes: Some(memory_bytes), ..Limits::default() },
+            taken: Mutex::default(),
+            begun: Mutex::default(),
+        })
+    }
+
+    #[test]
+    fn a_door_behind_another_has_both_bounds() {
+        let outer = door(None, 1000);
+        let inner = door(Some(outer.clone()), 100);
+        let ask = |door: &Arc<Doorway>, bytes| {
+            let asked = Limits { memory_bytes: Some(bytes), ..Limits::default() };
+            door.enter(&mut Limits::default(), &asked)
+        };
+        assert!(ask(&inner, 200).is_err(), "more than the inner run has");
+        let first = ask(&inner, 80).expect("it fits");
+        assert!(ask(&inner, 30).is_err(), "the sum passes the inner bound");
+        assert!(ask(&outer, 930).is_err(), "what is behind both counts outside, too");
+        let second = ask(&outer, 920).expect("it fits");
+        assert!(ask(&inner, 10).is_err(), "the outer bound is reached");
+        drop((first, second));
+        assert!(ask(&inner, 100).is_ok() && ask(&outer, 1000).is_ok());
+    }
+
+    #[test]
+    fn what_is_made_behind_a_door_is_not_kept_longer() {
+        let owner = Caller::owner("/");
+        let inside = Caller { door: Some(door(None, 1)), ..owner.clone() };
+        assert_eq!(bound_ttl(&owner, Some(9), 5), Some(9));
+        assert_eq!(bound_ttl(&inside, Some(9), 5), Some(5));
+        assert_eq!(bound_ttl(&inside, Some(2), 5), Some(2));
+        assert_eq!(bound_ttl(&inside, None, 5), Some(5));
+    }
 
     #[test]
     fn parts_never_pass_the_whole() {

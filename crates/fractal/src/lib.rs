@@ -89,6 +89,29 @@ pub struct Caller {
     pub config: Config,
     /// The door it came through, for a program in a sandbox.
     pub door: Option<std::sync::Arc<Doorway>>,
+    /// What else bounds the key, for keys that are made in its name.
+    pub bounds: KeyBounds,
+}
+
+/// How long a key is good, and how often at once and in a minute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyBounds {
+    /// When it ends.
+    pub expires_ms: Option<u64>,
+    /// Requests in a minute.
+    pub rate_per_minute: Option<u32>,
+    /// Requests at once.
+    pub concurrent: Option<u32>,
+}
+
+impl KeyBounds {
+    pub(crate) fn of(key: &fractal_model::Key) -> KeyBounds {
+        KeyBounds {
+            expires_ms: key.expires_ms,
+            rate_per_minute: key.rate_per_minute,
+            concurrent: key.concurrent,
+        }
+    }
 }
 
 impl Caller {
@@ -103,6 +126,7 @@ impl Caller {
             environment: Vec::new(),
             config: Config::default(),
             door: None,
+            bounds: KeyBounds::default(),
         }
     }
 }

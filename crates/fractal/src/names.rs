@@ -1,6 +1,6 @@
-//! Names for sandboxes that nobody named.
+//! Names for sandboxes: those that somebody chose, and those for the others.
 
-use fractal_model::Id;
+use fractal_model::{Error, Id, Name, Result};
 
 const FIRST: [&str; 32] = [
     "amber", "brave", "calm", "clear", "cool", "crisp", "dawn", "deep", "early", "fair", "fine",
@@ -13,6 +13,18 @@ const SECOND: [&str; 32] = [
     "otter", "pine", "quartz", "reef", "ridge", "robin", "sage", "spruce", "stone", "tide",
     "willow", "wren",
 ];
+
+/// What promotions call the machine itself.
+const REALITY: &str = "reality";
+
+/// A name that a sandbox may have.
+pub fn read(text: &str) -> Result<String> {
+    if text == REALITY {
+        return Err(Error::invalid(format!("`{REALITY}` is what is outside of all sandboxes"))
+            .hint("choose another name"));
+    }
+    Name::parse(text).map(|name| name.to_string())
+}
 
 /// `calm-otter-7k2`, from the random part of an id.
 pub fn for_id(id: Id) -> String {
@@ -31,7 +43,8 @@ mod tests {
     #[test]
     fn names_are_valid_and_differ() {
         let name = |random: [u8; 10]| for_id(Id::from_parts(1, random));
-        assert!(fractal_model::Name::parse(&name([7; 10])).is_ok());
+        assert!(read(&name([7; 10])).is_ok());
+        assert!(read("reality").is_err() && read("../x").is_err());
         assert_ne!(name([1; 10]), name([2; 10]));
     }
 }

@@ -33,6 +33,7 @@ impl Caller {
             environment: vec![("PATH".into(), PROGRAMS.into())],
             config,
             door: None,
+            bounds: crate::KeyBounds::of(key),
         }
     }
 

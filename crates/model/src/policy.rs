@@ -5,6 +5,7 @@
 //! property tests below hold these laws. Nothing in the system ever widens a
 //! policy: a child is its parent's policy met with what was asked.
 
+use crate::{Error, Result, SandboxPath};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -175,7 +176,9 @@ pub struct Limits {
 }
 
 impl Limits {
-    fn meet(&self, other: &Limits) -> Limits {
+    /// The most that both allow.
+    #[must_use]
+    pub fn meet(&self, other: &Limits) -> Limits {
         Limits {
             cpu_milli: least(self.cpu_milli, other.cpu_milli),
             memory_bytes: least(self.memory_bytes, other.memory_bytes),
@@ -254,7 +257,20 @@ pub struct Policy {
     pub tools: Option<BTreeSet<String>>,
 }
 
+/// A program and what watches over it.
+const PIDS_MIN: u64 = 2;
+
 impl Policy {
+    /// Refuses what no run could hold to, before it is kept for a sandbox.
+    pub fn check(&self) -> Result<()> {
+        if let Some(pids) = self.limits.pids.filter(|pids| *pids < PIDS_MIN) {
+            return Err(Error::invalid(format!("no program runs with {pids} processes"))
+                .hint(format!("{PIDS_MIN} are the least")));
+        }
+        let paths = self.hidden.iter().chain(&self.read_only);
+        paths.map(SandboxPath::parse).try_for_each(|path| path.map(drop))
+    }
+
     /// The most that both policies allow.
     #[must_use]
     pub fn meet(&self, other: &Policy) -> Policy {

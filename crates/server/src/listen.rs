@@ -11,10 +11,11 @@ use axum::extract::Request;
 use fractal::{Code, Error, Result};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -25,9 +26,33 @@ use tower::ServiceExt;
 
 const CONNECTIONS_MAX: usize = 2048;
 const CONNECTIONS_INSIDE_MAX: usize = 128;
+/// Of all doors together; fewer where there are few descriptors.
+const CONNECTIONS_INSIDE_ALL_MAX: u64 = 1024;
 const HEADER_TIME: Duration = Duration::from_secs(10);
 const HEADER_BYTES_MAX: usize = 64 << 10;
 const HEADERS_MAX: usize = 64;
+
+/// Programs inside hold connections for as long as they like: all doors of
+/// this process share a part of its descriptors, and leave the rest to it.
+static INSIDE: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let room = (limit / 4).clamp(16, CONNECTIONS_INSIDE_ALL_MAX);
+    Arc::new(Semaphore::new(room as usize))
+});
+
+/// Programs that a server starts have the same bound, and some of them close
+/// every descriptor there might be.
+const DESCRIPTORS_MAX: u64 = 1 << 16;
+
+/// Lets this process have more descriptors than shells give to programs.
+pub fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX).min(DESCRIPTORS_MAX);
+    if limit.current.is_some_and(|now| now < most) {
+        // Without, there are fewer connections; who gets none is told.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit });
+    }
+}
 
 /// What is listened on.
 pub struct Listeners {
@@ -182,7 +207,8 @@ pub async fn accept_inside(
     closing: Duration,
 ) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_INSIDE_MAX));
-    let serving = accept(Inside(listener), router, room, stopped.clone());
+    let rooms = vec![room, INSIDE.clone()];
+    let serving = accept(Inside(listener), router, rooms, stopped.clone());
     let late = async {
         let _ = stopped.changed().await;
         tokio::time::sleep(closing).await;
@@ -205,11 +231,11 @@ pub async fn accept_all(listeners: Listeners, router: Router, stopped: watch::Re
     let mut loops = JoinSet::new();
     let Listeners { socket, ports, tls } = listeners;
     let claim = socket.map(|(listener, claim)| {
-        loops.spawn(accept(listener, router.clone(), room.clone(), stopped.clone()));
+        loops.spawn(accept(listener, router.clone(), vec![room.clone()], stopped.clone()));
         claim
     });
     for port in ports {
-        let (router, room, stopped) = (router.clone(), room.clone(), stopped.clone());
+        let (router, room, stopped) = (router.clone(), vec![room.clone()], stopped.clone());
         match tls.clone() {
             None => loops.spawn(accept(port, router, room, stopped)),
             Some(tls) => loops.spawn(accept(Safe { port, tls }, router, room, stopped)),
@@ -222,7 +248,7 @@ pub async fn accept_all(listeners: Listeners, router: Router, stopped: watch::Re
 async fn accept(
     listener: impl Accept,
     router: Router,
-    room: Arc<Semaphore>,
+    rooms: Vec<Arc<Semaphore>>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut connections = JoinSet::new();
@@ -233,11 +259,13 @@ async fn accept(
         };
         match accepted {
             Ok((raw, door)) => {
-                let Ok(permit) = room.clone().try_acquire_owned() else { continue };
+                let permits = rooms.iter().map(|room| room.clone().try_acquire_owned());
+                let permits: std::result::Result<Vec<_>, _> = permits.collect();
+                let Ok(permits) = permits else { continue };
                 let greeting = listener.greet(raw);
                 let (router, stopped) = (router.clone(), stopped.clone());
                 connections.spawn(async move {
-                    let _permit = permit;
+                    let _permits = permits;
                     if let Some(stream) = greeting.await {
                         serve_one(stream, door, router, stopped).await;
                     }

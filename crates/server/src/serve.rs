@@ -109,6 +109,7 @@ async fn serve_on(
     ready: impl FnOnce(&[SocketAddr]),
 ) -> Result<()> {
     let tls = settings.tls.clone().map(Tls::load).transpose()?;
+    listen::raise_descriptors();
     engine.warm();
     let mut listeners = Listeners::open(settings.socket.as_deref(), &settings.listen).await?;
     let handed = settings.run_socket.as_deref().map(handed::Listener::open).transpose()?;

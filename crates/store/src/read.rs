@@ -260,6 +260,24 @@ impl Store {
         own.iter().map(|layer| self.known_size(layer)).sum()
     }
 
+    /// Bytes in all layers that are under `tops` and not under `ground`, each
+    /// of them once. Those that go away meanwhile count for nothing.
+    pub fn size_above(&self, tops: &[Id], ground: &[Id]) -> Result<u64> {
+        let mut seen = std::collections::HashSet::new();
+        for id in ground {
+            seen.extend(self.stack(*id)?.into_iter().map(|layer| layer.id));
+        }
+        let mut sum = 0u64;
+        for id in tops {
+            for layer in self.stack(*id)? {
+                if seen.insert(layer.id) {
+                    sum = sum.saturating_add(self.known_size(&layer).unwrap_or(0));
+                }
+            }
+        }
+        Ok(sum)
+    }
+
     /// A layer's size as noted, or as measured now. Sealing takes the same time
     /// for any size, so it notes none; whoever asks first does it.
     pub(crate) fn known_size(&self, layer: &LayerRow) -> Result<u64> {

@@ -385,3 +385,91 @@ fn a_server_serves_the_doors_of_runs_handed_to_it() {
     server.kill().expect("it can be killed");
     server.wait().expect("it ends");
 }
+
+#[test]
+fn nothing_comes_loose_by_dropping_what_it_stands_on() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let script = r#"
+        fractal -q fork middle > /dev/null
+        fractal -q fork middle loose > /dev/null
+        fractal -q fork other > /dev/null
+        fractal -q drop middle; echo "status $?"
+        fractal show loose >/dev/null 2>&1; echo "loose $?"
+    "#;
+    let done = inside(&world, &["--name", "own"], script);
+    assert_eq!(done.out, "status 0\nloose 6\n", "{}", done.err);
+    let list = world.ok(&["list"]).out;
+    assert!(list.contains("other") && !list.contains("loose"), "{list}");
+}
+
+#[test]
+fn copies_count_towards_the_disk_limit() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    // What runs is copied by each snapshot and by each fork.
+    let script = r#"
+        dd if=/dev/zero of=big bs=1M count=8 2>/dev/null
+        fractal -q snapshot own a > /dev/null; echo "first $?"
+        fractal -q fork own kid > /dev/null; echo "second $?"
+        fractal -q snapshot own c > /dev/null; echo "third $?"
+        fractal -q fork own more > /dev/null; echo "fourth $?"
+        fractal -q drop kid
+        fractal -q snapshot own d > /dev/null; echo "fifth $?"
+    "#;
+    let done = inside(&world, &["--name", "own", "--disk", "20m"], script);
+    let codes: Vec<&str> = done.out.lines().collect();
+    assert_eq!((codes[0], codes[1], codes[4]), ("first 0", "second 0", "fifth 0"), "{}", done.err);
+    assert!(codes[2] != "third 0" && codes[3] != "fourth 0", "{}", done.out);
+    assert!(done.err.contains("sandboxes below this one hold 16"), "{}", done.err);
+}
+
+fn is_running(world: &World) -> bool {
+    world.ok(&["list"]).out.contains("running")
+}
+
+#[test]
+fn who_joins_a_run_does_not_come_to_more_by_it() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let mut command = world.command(FRACTAL);
+    command.args(["run", "--net", "host", "--name", "own", "--", "sleep", "600"]);
+    let mut wide = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    eventually("it runs", || is_running(&world));
+    let refused = world.fractal(&["run", "--net", "none", "--in", "own", "--", "true"]);
+    assert_eq!(refused.status, 125, "{}", refused.err);
+    assert!(refused.err.contains("fractal fork own"), "{}", refused.err);
+    assert_eq!(world.fractal(&["run", "--in", "own", "--", "true"]).status, 0);
+    world.ok(&["drop", "own"]);
+    wide.wait().expect("it ends");
+}
+
+#[test]
+fn a_drop_never_ends_who_supervises() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let mut command = world.command(FRACTAL);
+    command.args(["run", "--name", "own", "--", "sleep", "600"]);
+    let mut launcher = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+    eventually("it runs", || is_running(&world));
+    let pid = launcher.id().to_string();
+    let signal = |name: &str| {
+        std::process::Command::new("kill").args([name, &pid]).status().expect("kill runs");
+    };
+    // It might be a server with runs of others that has no time just now.
+    signal("-STOP");
+    let refused = world.fractal(&["drop", "own"]);
+    assert_eq!(refused.status, 125, "{}{}", refused.out, refused.err);
+    assert!(launcher.try_wait().expect("it is ours").is_none());
+    signal("-CONT");
+    assert!(launcher.wait().expect("it ends").code().is_some(), "it ended by itself");
+    world.ok(&["drop", "own"]);
+}

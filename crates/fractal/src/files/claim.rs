@@ -138,6 +138,7 @@ fn owner_above(files: &Files<'_>, path: &SandboxPath) -> Result<(u32, u32)> {
 
 /// Programs are stopped at the disk limit; so is who writes in their place.
 fn refuse_full(engine: &Engine, caller: &Caller, row: &SandboxRow, more: u64) -> Result<()> {
+    engine.require_disk_below(caller, more)?;
     let policy = caller.policy.meet(&row.policy);
     let Some(most) = policy.limits.disk_bytes else { return Ok(()) };
     let top = Layer::open(&engine.store.layer_tree(row.top))?;

@@ -2,12 +2,15 @@
 
 use crate::reach::Seen;
 use crate::{Caller, Config, Engine, Line, living, record, stages};
-use fractal_model::{Code, Error, Id, RecordBody, Reply, Result};
-use fractal_store::{Reads, RunRow, SandboxRow, Tx, process_start};
-use std::time::{Duration, Instant};
+use fractal_model::{Code, Error, Id, RecordBody, Reply, Result, Scope};
+use fractal_store::{Reads, SandboxRow, Tx};
+use std::time::Duration;
 
-/// How long runs may take to end in order.
-const GRACE: Duration = Duration::from_secs(5);
+/// How long runs may take to end in order: longer than a door takes to close,
+/// with what runs behind it.
+const GRACE: Duration = Duration::from_secs(25);
+/// How often what is below is looked for again while it keeps coming.
+const TRIES: u32 = 10;
 
 pub fn drop(engine: &Engine, caller: &Caller, selectors: &[String], force: bool) -> Result<Reply> {
     let mut rows = Vec::new();
@@ -30,7 +33,10 @@ pub fn drop(engine: &Engine, caller: &Caller, selectors: &[String], force: bool)
     rows.iter().try_for_each(refuse_stage)?;
     rows.iter().try_for_each(|row| engine.refuse_own(caller, row, "drop"))?;
     for row in &rows {
-        drop_row(engine, caller, row)?;
+        match caller.reach.scope {
+            Scope::Sandbox(_) => drop_whole(engine, caller, row)?,
+            _ => drop_row(engine, caller, row)?,
+        }
         dropped.push(row.name.clone());
     }
     Ok(Reply::Done { dropped })
@@ -70,25 +76,47 @@ pub fn remembered(engine: &Engine, caller: &Caller, text: &str) -> Result<Option
 
 /// Stops what runs in it, removes its row, and the layers nobody else needs.
 pub fn drop_row(engine: &Engine, caller: &Caller, row: &SandboxRow) -> Result<()> {
-    let mut body = record(caller, "drop", Some(row));
-    body.after = None;
-    remove(engine, row, Some(body))
+    remove(engine, row, Some(dropped(caller, row)), Below::Stays).map(|_| ())
+}
+
+/// The same with what was forked below it: who may work below one sandbox
+/// alone must not leave anything there that has no way up to it any more.
+fn drop_whole(engine: &Engine, caller: &Caller, row: &SandboxRow) -> Result<()> {
+    for _ in 0..TRIES {
+        engine.drop_below(caller, row.id)?;
+        if remove(engine, row, Some(dropped(caller, row)), Below::MustBeGone)? {
+            return Ok(());
+        }
+    }
+    Err(living::busy(row, "it is being forked"))
+}
+
+fn dropped(caller: &Caller, row: &SandboxRow) -> RecordBody {
+    RecordBody { after: None, ..record(caller, "drop", Some(row)) }
 }
 
 /// The same for a sandbox that a verb made for itself, without a record.
 pub fn forget(engine: &Engine, row: &SandboxRow) -> Result<()> {
-    remove(engine, row, None)
+    remove(engine, row, None, Below::Stays).map(|_| ())
 }
 
-fn remove(engine: &Engine, row: &SandboxRow, body: Option<RecordBody>) -> Result<()> {
-    // Whoever waits for a run gets an answer; who does not take it is ended.
-    if let Err(error) = living::end_all(engine, row, GRACE) {
-        // What is in memory lives in somebody's process, which is theirs.
-        if engine.store.runs_of(row.id)?.iter().any(living::is_in_memory) {
-            return Err(error);
-        }
-        stop_runs(engine, row.id)?;
-    }
+/// What holds for sandboxes that were forked from one that goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Below {
+    Stays,
+    MustBeGone,
+}
+
+/// False when there is something below that must not be.
+fn remove(
+    engine: &Engine,
+    row: &SandboxRow,
+    body: Option<RecordBody>,
+    below: Below,
+) -> Result<bool> {
+    // Whoever waits for a run gets an answer. Who does not take it in time may
+    // be a server with runs of others: that is nobody's to end.
+    living::end_all(engine, row, GRACE)?;
     let stack = engine.store.stack(row.top)?;
     let snapshots = engine.store.snapshots(row.id)?;
     let mut candidates: Vec<Id> = Vec::new();
@@ -100,13 +128,18 @@ fn remove(engine: &Engine, row: &SandboxRow, body: Option<RecordBody>) -> Result
     candidates.sort_unstable_by(|a, b| b.cmp(a));
     candidates.dedup();
     let unused = engine.store.transact(|tx| {
+        if below == Below::MustBeGone && !tx.children(row.id)?.is_empty() {
+            return Ok(None);
+        }
         tx.delete_sandbox(row.id)?;
         let unused = delete_unused(tx, candidates)?;
         body.map_or(Ok(()), |body| tx.append(body).map(|_| ()))?;
-        Ok(unused)
+        Ok(Some(unused))
     })?;
+    let Some(unused) = unused else { return Ok(false) };
     unused.into_iter().try_for_each(|id| engine.store.discard_layer(id))?;
-    Ok(engine.store.discard_base(row.id)?)
+    engine.store.discard_base(row.id)?;
+    Ok(true)
 }
 
 /// Deletes those that nothing stands on. Ids grow with time, but two of one
@@ -124,39 +157,5 @@ fn delete_unused(tx: &Tx<'_>, mut candidates: Vec<Id>) -> fractal_store::Result<
             return Ok(unused);
         }
         candidates = left;
-    }
-}
-
-/// Ends living runs by ending their supervisors, which take all processes
-/// inside with them.
-fn stop_runs(engine: &Engine, sandbox: Id) -> Result<()> {
-    const PATIENCE: Duration = Duration::from_secs(5);
-    let runs = engine.store.runs_of(sandbox)?;
-    for run in &runs {
-        stop(run);
-    }
-    let start = Instant::now();
-    while runs.iter().any(is_alive) && start.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    engine.is_running(sandbox).map(|_| ())
-}
-
-fn is_alive(run: &RunRow) -> bool {
-    process_start(run.pid) == Some(run.pid_start)
-}
-
-fn stop(run: &RunRow) {
-    use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-    // A run of this very process ends when its caller is done with it; to
-    // kill ourselves would help nobody.
-    let ours = run.pid == std::process::id() as i32;
-    let Some(pid) = Pid::from_raw(run.pid).filter(|_| !ours) else { return };
-    // The descriptor pins the process: checked after, the pid cannot have
-    // been reused in between.
-    if let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty())
-        && is_alive(run)
-    {
-        let _ = pidfd_send_signal(&pidfd, Signal::KILL);
     }
 }

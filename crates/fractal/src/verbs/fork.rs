@@ -1,10 +1,11 @@
 //! `fork`: make a child that sees exactly what its parent sees now.
 
-use super::run::place::refuse_wider;
+use super::run::place::{check_ttl, refuse_wider};
 use super::seal;
+use crate::doorway::bound_ttl;
 use crate::stages::is_stage;
 use crate::{Caller, Engine, insert_layer, names, record};
-use fractal_model::{Code, Error, Name, Network, Policy, Result, SandboxInfo, World};
+use fractal_model::{Code, Error, Network, Policy, Result, SandboxInfo, World};
 use fractal_store::{Reads, SandboxRow, new_id, now_ms};
 use serde_json::json;
 
@@ -26,12 +27,12 @@ pub fn fork(
     let &Asked { ask, network, ttl_ms, world } = asked;
     let parent = engine.find(caller, selector)?;
     refuse_wider(&parent.name, &caller.policy.meet(&parent.policy), ask, network)?;
+    ask.check()?;
+    check_ttl(ttl_ms)?;
     engine.require_room_below(caller)?;
+    engine.require_copy_below(caller, &parent)?;
     let id = new_id();
-    let name = name
-        .map(Name::parse)
-        .transpose()?
-        .map_or_else(|| names::for_id(id), |name| name.to_string());
+    let name = name.map_or_else(|| Ok(names::for_id(id)), names::read)?;
     if engine.store.sandbox_named(&parent.tenant, &name)?.is_some() {
         return Err(Error::new(Code::Exists, format!("there is already a sandbox `{name}`"))
             .hint("choose another name, or `fractal drop` that one"));
@@ -43,6 +44,10 @@ pub fn fork(
     let ttl_of_parent = match is_stage(&parent) || parent.ttl_ms == Some(0) {
         true => Some(caller.config.ttl_ms()?),
         false => parent.ttl_ms,
+    };
+    let ttl_ms = match ttl_of_parent {
+        Some(own) => bound_ttl(caller, ttl_ms, own).or(Some(own)),
+        None => ttl_ms,
     };
     let child = seal::while_sealed(engine, parent, |parent, seal| {
         let now = now_ms();
@@ -58,7 +63,7 @@ pub fn fork(
             directory: parent.directory.clone(),
             created_ms: now,
             touched_ms: now,
-            ttl_ms: ttl_ms.or(ttl_of_parent),
+            ttl_ms,
             fork_ctime_ns: parent.fork_ctime_ns,
             epoch: 0,
             tenant: parent.tenant.clone(),

@@ -3,8 +3,9 @@
 
 use crate::apply::holders::elsewhere;
 use crate::{Caller, Engine};
-use fractal_model::{GcReply, Result};
+use fractal_model::{GcReply, Id, Result};
 use fractal_store::{Reads, SandboxRow, now_ms};
+use std::collections::HashSet;
 
 pub fn gc(
     engine: &Engine,
@@ -89,7 +90,26 @@ fn expired(engine: &Engine) -> Result<Vec<SandboxRow>> {
             list.push(row);
         }
     }
+    keep_parents(engine, &mut list)?;
     Ok(list)
+}
+
+/// Whoever is above somebody who stays, stays: without it there would be no
+/// way from the one to what it was made from.
+fn keep_parents(engine: &Engine, list: &mut Vec<SandboxRow>) -> Result<()> {
+    loop {
+        let going: HashSet<Id> = list.iter().map(|row| row.id).collect();
+        let mut kept = HashSet::new();
+        for row in list.iter() {
+            if engine.store.children(row.id)?.iter().any(|child| !going.contains(&child.id)) {
+                kept.insert(row.id);
+            }
+        }
+        if kept.is_empty() {
+            return Ok(());
+        }
+        list.retain(|row| !kept.contains(&row.id));
+    }
 }
 
 /// Drops what has expired, on the way of other verbs. What fails now is tried

@@ -11,7 +11,7 @@ use crate::apply::Bytes;
 use crate::{Caller, Engine, base, insert_layer, names, record, stale};
 use fractal_jail::layer::{Attributes, View, Writer};
 use fractal_model::{
-    Change, ChangeKind, Code, Error, Id, Name, Policy, Result, SandboxInfo, SandboxPath, Tier,
+    Change, ChangeKind, Code, Error, Id, Policy, Result, SandboxInfo, SandboxPath, Tier,
 };
 use fractal_store::{Reads, SandboxRow, new_id, now_ms};
 use serde_json::json;
@@ -160,7 +160,7 @@ pub fn named_row(
     engine.require_new_within(caller, "clone")?;
     let id = new_id();
     let wanted = match name.or(own) {
-        Some(wanted) => Name::parse(wanted)?.to_string(),
+        Some(wanted) => crate::names::read(wanted)?,
         None => names::for_id(id),
     };
     let taken = engine.store.sandbox_named(caller.reach.home(), &wanted)?.is_some();

@@ -4,7 +4,8 @@
 //! is bounded by the caller who makes it, and a caller sees and ends only keys
 //! whose reach is within its own.
 
-use crate::{Caller, Engine, Template, doorway, record};
+use super::run::place::check_ttl;
+use crate::{Caller, Engine, KeyBounds, Template, doorway, record};
 use fractal_model::{
     Code, Error, Id, KEY_TTL_MS, Key, KeyMade, KeyVerb, Name, Policy, Reach, Reply, Result, Role,
     Scope, Verb, hash_secret, write_secret,
@@ -28,6 +29,7 @@ pub fn key(engine: &Engine, caller: &Caller, verb: KeyVerb) -> Result<Reply> {
             rate_per_minute,
             concurrent,
         } => {
+            check_ttl(ttl_ms)?;
             let now = now_ms();
             let expires_ms = (!endless).then(|| now.saturating_add(ttl_ms.unwrap_or(KEY_TTL_MS)));
             let asked = Asked { role, name, tenant, scope, ask, expires_ms, now };
@@ -64,6 +66,7 @@ struct Asked {
 impl Asked {
     /// The key as the role says, not yet bounded by its creator.
     fn key(self, engine: &Engine, caller: &Caller) -> Result<Key> {
+        self.ask.check()?;
         let role = find_role(caller, &self.role)?;
         let id = new_id();
         let (scope, tenant_of_scope) = read_scope(engine, caller, self.scope.as_deref())?;
@@ -176,12 +179,17 @@ fn bounded(engine: &Engine, caller: &Caller, key: Key) -> Result<Key> {
         ..key.clone()
     };
     if let Some(id) = caller.key {
-        // As it is now: it may have ended since the caller came in.
-        let now = engine.store.key(id)?.filter(|row| row.key.ended(now_ms()).is_none());
-        let creator = now.ok_or_else(|| Error::denied("the key of the caller has ended"))?.key;
-        own.rate_per_minute = creator.rate_per_minute;
-        own.concurrent = creator.concurrent;
-        own.expires_ms = creator.expires_ms;
+        // As it is now: it may have ended since the caller came in. A token's
+        // key is in no table, and is as it was signed.
+        let row = engine.store.key(id)?;
+        let bounds = row.as_ref().map_or(caller.bounds, |row| KeyBounds::of(&row.key));
+        let is_over = bounds.expires_ms.is_some_and(|end| end <= now_ms());
+        if is_over || row.is_some_and(|row| row.key.ended(now_ms()).is_some()) {
+            return Err(Error::denied("the key of the caller has ended"));
+        }
+        own.rate_per_minute = bounds.rate_per_minute;
+        own.concurrent = bounds.concurrent;
+        own.expires_ms = bounds.expires_ms;
     }
     key.bounded_by(&own)
 }

@@ -330,12 +330,22 @@ async fn patch(
     let job = move |engine: &fractal::Engine, caller: &fractal::Caller| {
         let mut out = Bounded::default();
         let form = DiffFormat::Patch;
-        engine.write_diff(caller, Some(&sandbox), since.as_deref(), form, &mut out)?;
-        Ok(out.0)
+        let told = engine.write_diff(caller, Some(&sandbox), since.as_deref(), form, &mut out)?;
+        let mut text = left_out(&told.skipped);
+        text.append(&mut out.0);
+        Ok(text)
     };
     let text = work::blocking(&state, &asker, Verb::Diff, job).await?;
     let kind = [(axum::http::header::CONTENT_TYPE, "text/x-diff")];
     Ok((kind, text).into_response())
+}
+
+/// What a patch does not hold, in lines at its head that `git apply` passes over.
+fn left_out(skipped: &[String]) -> Vec<u8> {
+    let line = |path: &String| {
+        format!("# left out, too large or unreadable: {}\n", path.escape_debug()).into_bytes()
+    };
+    skipped.iter().flat_map(line).collect()
 }
 
 /// A patch that is held in memory must end somewhere.

@@ -44,6 +44,9 @@ struct Now {
     stamps: Vec<Stamp>,
     looked: Instant,
     read_anew: Instant,
+    /// The last reading failed: perhaps because of the settings, whose mending
+    /// shows in no stamp.
+    failed: bool,
 }
 
 /// By what a file is known to be another one: inode, size, and when it was
@@ -58,7 +61,7 @@ impl Tokens {
         let issuers = Arc::new(Issuers::load(&file, &config)?);
         let stamps = stamps(&file, &issuers);
         let looked = Instant::now();
-        let now = Now { issuers, stamps, looked, read_anew: looked };
+        let now = Now { issuers, stamps, looked, read_anew: looked, failed: false };
         Ok(Tokens { file, directory, user_file, now: Mutex::new(now) })
     }
 
@@ -68,7 +71,7 @@ impl Tokens {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         if now.looked.elapsed() >= LOOK {
             now.looked = Instant::now();
-            if stamps(&self.file, &now.issuers) != now.stamps {
+            if now.failed || stamps(&self.file, &now.issuers) != now.stamps {
                 self.read(&mut now);
             }
         }
@@ -98,13 +101,15 @@ impl Tokens {
                     false => stamps(&self.file, &fresh),
                 };
                 now.issuers = Arc::new(fresh);
+                now.failed = false;
             }
             Err(error) => {
                 // Once for each change, and not for each token.
-                if now.stamps != before {
+                if now.stamps != before || !now.failed {
                     tracing::warn!("the issuers of tokens stay as they were: {error}");
                 }
                 now.stamps = before;
+                now.failed = true;
             }
         }
     }

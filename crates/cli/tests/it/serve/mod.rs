@@ -5,6 +5,7 @@ mod apply;
 mod askers;
 mod budgets;
 mod client;
+mod doors;
 mod faults;
 mod files;
 mod handed;

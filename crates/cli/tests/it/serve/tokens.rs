@@ -2,7 +2,7 @@
 //! without a key can try.
 
 use super::client::{Response, Server, wait_until};
-use crate::world::{World, able};
+use crate::world::{FRACTAL, World, able};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ring::hmac;
@@ -447,6 +447,49 @@ fn new_keys_are_taken_and_broken_files_are_not() {
     assert_eq!(by(&new, "new"), 403);
     world.write("fractal.toml", "[role.viewer\n");
     assert_eq!(by(&new, "new"), 401, "what does not read is not wider");
+}
+
+#[test]
+fn an_issuer_taken_out_while_settings_do_not_read_is_out() {
+    let world = World::new();
+    let signer = Signer::p256();
+    let server = start(&world, FILE, &[signer.public("one")]);
+    let by = || list(&server, &signer.token("one", &claims("ann", "everybody"))).status;
+    assert_eq!(by(), 200);
+    world.write("fractal.toml", "[role.viewer\n");
+    write_file(&world, &FILE.replace("login.example", "other.example"));
+    wait_until(|| {
+        assert_eq!(by(), 401);
+        server.log().contains("the issuers of tokens stay as they were: ")
+    });
+    world.write("fractal.toml", "");
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    assert_eq!(by(), 401, "the file is read again once the settings do");
+}
+
+#[test]
+fn who_has_a_token_can_have_a_door() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let signer = Signer::p256();
+    let server = start(&world, FILE, &[signer.public("one")]);
+    let token = signer.token("one", &claims("ann", "developers"));
+    let with_door = |script: &str| {
+        let script = script.replace("fractal ", &format!("{FRACTAL} "));
+        json!({"command": ["sh", "-c", script], "door": true}).to_string()
+    };
+    let run = with_door("fractal -q fork kid && fractal list");
+    let ran = server.with_key(&token, "POST", "/v1/run", &run);
+    assert_eq!(ran.status, 200, "{}", ran.body);
+    assert!(ran.body.contains("kid"), "{}", ran.body);
+    // The door is as long open as the token is good.
+    let soon = with(claims("bob", "developers"), "exp", json!(now() + 3));
+    let run = with_door("fractal -q list && sleep 4; fractal list");
+    let token = signer.token("one", &soon);
+    let ran = server.with_key(&token, "POST", "/v1/run", &run);
+    assert!(ran.body.contains("is expired"), "{}", ran.body);
 }
 
 #[test]

@@ -43,6 +43,9 @@ pub(super) fn claim(engine: &Engine, place: &mut Place) -> Result<()> {
             World::Native => living_run(engine, place.row.id)?,
             World::Virtual => None,
         };
+        if joined.is_some() {
+            refuse_wider_company(place)?;
+        }
         if claim_existing(engine, place, joined.as_ref().map(|(id, _)| *id))? {
             // Somebody may have written and ended since it was sealed; from
             // here on nobody else begins.
@@ -74,6 +77,23 @@ pub(super) fn claim(engine: &Engine, place: &mut Place) -> Result<()> {
     }
     Err(Error::new(Code::Busy, format!("something else starts or ends in `{name}`"))
         .hint("try again in a moment"))
+}
+
+/// Who joins a run has its network and its mounts, which may be all that the
+/// sandbox allows; who may have less must not come to more by it.
+fn refuse_wider_company(place: &Place) -> Result<()> {
+    let (own, all) = (&place.policy, &place.row.policy);
+    let is_same = own.network == all.network
+        && own.hidden.is_subset(&all.hidden)
+        && own.read_only.is_subset(&all.read_only);
+    if is_same {
+        return Ok(());
+    }
+    let name = &place.row.name;
+    let why =
+        format!("something runs in `{name}` with a network or files that this run may not have");
+    Err(Error::new(Code::Busy, why)
+        .hint(format!("wait for it, or run in a fork: `fractal fork {name}`")))
 }
 
 fn claim_new(engine: &Engine, place: &mut Place) -> Result<()> {

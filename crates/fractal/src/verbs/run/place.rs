@@ -1,12 +1,13 @@
 //! Where a run happens and what holds for it: decided, nothing touched.
 
 use crate::config::or;
+use crate::doorway::bound_ttl;
 use crate::template::Template;
 use crate::{Caller, Engine, environment, names, stages, stale};
 use fractal_jail::Living;
 use fractal_model::{
-    BaseKind, Code, Error, Id, Limits, MountSource, Name, Network, Policy, Result, Run, Tier,
-    Wider, World,
+    BaseKind, Code, Error, Id, Limits, MountSource, Network, Policy, Result, Run, Tier, Wider,
+    World,
 };
 use fractal_store::{Reads, SandboxRow, new_id, now_ms};
 use std::path::PathBuf;
@@ -59,7 +60,21 @@ fn choose_tier(engine: &Engine, policy: &Policy, world: World) -> Result<Tier> {
     }
 }
 
+/// Longer than anybody keeps anything, and far from what a table can hold.
+const TTL_MS_MAX: u64 = 100 * 366 * 86_400_000;
+
+/// Refuses to keep something for longer than there is a number for.
+pub fn check_ttl(ttl_ms: Option<u64>) -> Result<()> {
+    match ttl_ms.is_some_and(|ttl| ttl > TTL_MS_MAX) {
+        true => Err(Error::invalid("nothing is kept for longer than 100 years")
+            .hint("choose a shorter time: `--ttl 30d`")),
+        false => Ok(()),
+    }
+}
+
 pub(super) fn decide(engine: &Engine, caller: &Caller, run: &Run) -> Result<Place> {
+    run.ask.check()?;
+    check_ttl(run.ttl_ms)?;
     match &run.sandbox {
         Some(selector) if run.discard => decide_child(engine, caller, run, selector),
         Some(selector) => {
@@ -100,7 +115,11 @@ fn decide_below(engine: &Engine, caller: &Caller, run: &Run, root: Id) -> Result
     }
     row.policy = row.policy.meet(&ask);
     if !run.discard {
-        row.ttl_ms = Some(run.ttl_ms.map_or_else(|| caller.config.ttl_ms(), Ok)?);
+        let usual = caller.config.ttl_ms()?;
+        // One that goes with its run says nothing about what is below it.
+        let parent = place.parent.as_ref().and_then(|parent| parent.ttl_ms);
+        let own = parent.filter(|ttl| *ttl > 0).unwrap_or(usual);
+        row.ttl_ms = bound_ttl(caller, Some(run.ttl_ms.unwrap_or(usual)), own);
     }
     Ok(place)
 }
@@ -111,6 +130,7 @@ fn decide_below(engine: &Engine, caller: &Caller, run: &Run, root: Id) -> Result
 fn decide_child(engine: &Engine, caller: &Caller, run: &Run, selector: &str) -> Result<Place> {
     engine.require_room_below(caller)?;
     let mut place = decide_existing(engine, caller, run, selector)?;
+    engine.require_copy_below(caller, &place.row)?;
     let parent = place.row.clone();
     let (id, now) = (new_id(), now_ms());
     place.row = SandboxRow {
@@ -133,7 +153,7 @@ fn decide_child(engine: &Engine, caller: &Caller, run: &Run, selector: &str) -> 
 
 fn new_name(run: &Run, id: Id) -> Result<String> {
     match &run.name {
-        Some(name) => Ok(Name::parse(name)?.to_string()),
+        Some(name) => names::read(name),
         None => Ok(names::for_id(id)),
     }
 }
