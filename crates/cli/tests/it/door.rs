@@ -2,6 +2,7 @@
 //! never above.
 
 use crate::world::{Answer, FRACTAL, World, able};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -393,9 +394,9 @@ fn nothing_comes_loose_by_dropping_what_it_stands_on() {
     }
     let world = World::new();
     let script = r#"
-        fractal -q fork middle
-        fractal -q fork middle loose
-        fractal -q fork other
+        fractal -q fork middle > /dev/null
+        fractal -q fork middle loose > /dev/null
+        fractal -q fork other > /dev/null
         fractal -q drop middle; echo "status $?"
         fractal show loose >/dev/null 2>&1; echo "loose $?"
     "#;
@@ -414,12 +415,12 @@ fn copies_count_towards_the_disk_limit() {
     // What runs is copied by each snapshot and by each fork.
     let script = r#"
         dd if=/dev/zero of=big bs=1M count=8 2>/dev/null
-        fractal -q snapshot own a; echo "first $?"
-        fractal -q fork own kid; echo "second $?"
-        fractal -q snapshot own c; echo "third $?"
-        fractal -q fork own more; echo "fourth $?"
+        fractal -q snapshot own a > /dev/null; echo "first $?"
+        fractal -q fork own kid > /dev/null; echo "second $?"
+        fractal -q snapshot own c > /dev/null; echo "third $?"
+        fractal -q fork own more > /dev/null; echo "fourth $?"
         fractal -q drop kid
-        fractal -q snapshot own d; echo "fifth $?"
+        fractal -q snapshot own d > /dev/null; echo "fifth $?"
     "#;
     let done = inside(&world, &["--name", "own", "--disk", "20m"], script);
     let codes: Vec<&str> = done.out.lines().collect();
@@ -434,11 +435,12 @@ fn who_joins_a_run_does_not_come_to_more_by_it() {
         return;
     }
     let world = World::new();
-    let marker = format!("1{}7", std::process::id());
     let mut command = world.command(FRACTAL);
-    command.args(["run", "--net", "host", "--name", "own", "--", "sleep", &marker]);
-    let mut wide = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
-    eventually("it runs", || lives(&format!("sleep\0{marker}")));
+    command.args(["run", "--net", "host", "--name", "own", "--"]);
+    command.args(["sh", "-c", "echo begun; sleep 600"]);
+    let mut wide = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+    let mut begun = String::new();
+    BufReader::new(wide.stdout.take().expect("piped")).read_line(&mut begun).expect("it tells");
     let refused = world.fractal(&["run", "--net", "none", "--in", "own", "--", "true"]);
     assert_eq!(refused.status, 125, "{}", refused.err);
     assert!(refused.err.contains("fractal fork own"), "{}", refused.err);
@@ -453,13 +455,15 @@ fn a_drop_never_ends_who_supervises() {
         return;
     }
     let world = World::new();
-    let marker = format!("1{}6", std::process::id());
     let mut command = world.command(FRACTAL);
-    command.args(["run", "--name", "own", "--", "sleep", &marker]);
-    let mut launcher = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
-    eventually("it runs", || lives(&format!("sleep\0{marker}")));
+    command.args(["run", "--name", "own", "--", "sh", "-c", "echo begun; sleep 600"]);
+    let mut launcher =
+        command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts");
+    let mut begun = String::new();
+    let out = launcher.stdout.take().expect("piped");
+    BufReader::new(out).read_line(&mut begun).expect("it tells");
+    let pid = launcher.id().to_string();
     let signal = |name: &str| {
-        let pid = launcher.id().to_string();
         std::process::Command::new("kill").args([name, &pid]).status().expect("kill runs");
     };
     // It might be a server with runs of others that has no time just now.
@@ -467,11 +471,7 @@ fn a_drop_never_ends_who_supervises() {
     let refused = world.fractal(&["drop", "own"]);
     assert_eq!(refused.status, 125, "{}{}", refused.out, refused.err);
     assert!(refused.err.contains("busy"), "{}", refused.err);
-    assert!(!lives(&marker) || launcher.try_wait().expect("it is ours").is_none());
-    std::process::Command::new("kill")
-        .args(["-CONT", &launcher.id().to_string()])
-        .status()
-        .expect("kill runs");
+    signal("-CONT");
     assert!(launcher.wait().expect("it ends").code().is_some(), "it ended by itself");
     world.ok(&["drop", "own"]);
 }

@@ -2,7 +2,7 @@
 //! without a key can try.
 
 use super::client::{Response, Server, wait_until};
-use crate::world::{World, able};
+use crate::world::{FRACTAL, World, able};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ring::hmac;
@@ -476,15 +476,17 @@ fn who_has_a_token_can_have_a_door() {
     let signer = Signer::p256();
     let server = start(&world, FILE, &[signer.public("one")]);
     let token = signer.token("one", &claims("ann", "developers"));
-    let run = r#"{"command":["sh","-c","fractal -q fork kid && fractal list"],"door":true}"#;
-    let ran = server.with_key(&token, "POST", "/v1/run", run);
+    let script =
+        |text: &str| json!({"command": ["sh", "-c", text, FRACTAL], "door": true}).to_string();
+    let run = script("\"$0\" -q fork kid && \"$0\" list");
+    let ran = server.with_key(&token, "POST", "/v1/run", &run);
     assert_eq!(ran.status, 200, "{}", ran.body);
     assert!(ran.body.contains("kid"), "{}", ran.body);
     // The door is as long open as the token is good.
     let soon = with(claims("bob", "developers"), "exp", json!(now() + 3));
-    let run = r#"{"command":["sh","-c","fractal -q list && sleep 4; fractal list"],"door":true}"#;
     let token = signer.token("one", &soon);
-    let ran = server.with_key(&token, "POST", "/v1/run", run);
+    let run = script("\"$0\" -q list && sleep 4; \"$0\" list");
+    let ran = server.with_key(&token, "POST", "/v1/run", &run);
     assert!(ran.body.contains("is expired"), "{}", ran.body);
 }
 
