@@ -265,12 +265,12 @@ impl CgroupPlan {
 }
 
 const CPU_PERIOD_US: u64 = 100_000;
+/// Ten thousand processors: the kernel refuses numbers that overflow its own.
+const CPU_QUOTA_US_MAX: u64 = 10_000 * CPU_PERIOD_US;
 
 /// The kernel takes no quota below one millisecond.
 fn cpu_quota(milli: u64) -> u64 {
-    // All processors of any machine fit, and the kernel takes not much more.
-    const MAX_US: u64 = 1 << 40;
-    (CPU_PERIOD_US.saturating_mul(milli) / 1000).clamp(1000, MAX_US)
+    (CPU_PERIOD_US.saturating_mul(milli) / 1000).clamp(1000, CPU_QUOTA_US_MAX)
 }
 
 /// Removes groups of runs whose label says they are over. `alive` tells

@@ -2,6 +2,7 @@
 //! never above.
 
 use crate::world::{Answer, FRACTAL, World, able};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -439,9 +440,11 @@ fn who_joins_a_run_does_not_come_to_more_by_it() {
     }
     let world = World::new();
     let mut command = world.command(FRACTAL);
-    command.args(["run", "--net", "host", "--name", "own", "--", "sleep", "600"]);
-    let mut wide = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
-    eventually("it runs", || is_running(&world));
+    command.args(["run", "--net", "host", "--name", "own", "--"]);
+    command.args(["sh", "-c", "echo begun; sleep 600"]);
+    let mut wide = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+    let mut begun = String::new();
+    BufReader::new(wide.stdout.take().expect("piped")).read_line(&mut begun).expect("it tells");
     let refused = world.fractal(&["run", "--net", "none", "--in", "own", "--", "true"]);
     assert_eq!(refused.status, 125, "{}", refused.err);
     assert!(refused.err.contains("fractal fork own"), "{}", refused.err);
@@ -457,9 +460,12 @@ fn a_drop_never_ends_who_supervises() {
     }
     let world = World::new();
     let mut command = world.command(FRACTAL);
-    command.args(["run", "--name", "own", "--", "sleep", "600"]);
-    let mut launcher = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
-    eventually("it runs", || is_running(&world));
+    command.args(["run", "--name", "own", "--", "sh", "-c", "echo begun; sleep 600"]);
+    let mut launcher =
+        command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("starts");
+    let mut begun = String::new();
+    let out = launcher.stdout.take().expect("piped");
+    BufReader::new(out).read_line(&mut begun).expect("it tells");
     let pid = launcher.id().to_string();
     let signal = |name: &str| {
         std::process::Command::new("kill").args([name, &pid]).status().expect("kill runs");
@@ -468,7 +474,7 @@ fn a_drop_never_ends_who_supervises() {
     signal("-STOP");
     let refused = world.fractal(&["drop", "own"]);
     assert_eq!(refused.status, 125, "{}{}", refused.out, refused.err);
-    assert!(launcher.try_wait().expect("it is ours").is_none());
+    assert!(refused.err.contains("busy"), "{}", refused.err);
     signal("-CONT");
     assert!(launcher.wait().expect("it ends").code().is_some(), "it ended by itself");
     world.ok(&["drop", "own"]);

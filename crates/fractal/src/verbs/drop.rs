@@ -1,4 +1,5 @@
 //! `drop`: forget sandboxes. Legal in every state, and twice; records stay.
+//! What runs in one is ended, and who supervises it is not: it is waited for.
 
 use crate::reach::Seen;
 use crate::{Caller, Config, Engine, Line, living, record, stages};

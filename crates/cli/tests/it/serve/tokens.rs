@@ -476,18 +476,16 @@ fn who_has_a_token_can_have_a_door() {
     let signer = Signer::p256();
     let server = start(&world, FILE, &[signer.public("one")]);
     let token = signer.token("one", &claims("ann", "developers"));
-    let with_door = |script: &str| {
-        let script = script.replace("fractal ", &format!("{FRACTAL} "));
-        json!({"command": ["sh", "-c", script], "door": true}).to_string()
-    };
-    let run = with_door("fractal -q fork kid && fractal list");
+    let script =
+        |text: &str| json!({"command": ["sh", "-c", text, FRACTAL], "door": true}).to_string();
+    let run = script("\"$0\" -q fork kid && \"$0\" list");
     let ran = server.with_key(&token, "POST", "/v1/run", &run);
     assert_eq!(ran.status, 200, "{}", ran.body);
     assert!(ran.body.contains("kid"), "{}", ran.body);
     // The door is as long open as the token is good.
     let soon = with(claims("bob", "developers"), "exp", json!(now() + 3));
-    let run = with_door("fractal -q list && sleep 4; fractal list");
     let token = signer.token("one", &soon);
+    let run = script("\"$0\" -q list && sleep 4; \"$0\" list");
     let ran = server.with_key(&token, "POST", "/v1/run", &run);
     assert!(ran.body.contains("is expired"), "{}", ran.body);
 }
