@@ -429,10 +429,6 @@ fn copies_count_towards_the_disk_limit() {
     assert!(done.err.contains("sandboxes below this one hold 16"), "{}", done.err);
 }
 
-fn is_running(world: &World) -> bool {
-    world.ok(&["list"]).out.contains("running")
-}
-
 #[test]
 fn who_joins_a_run_does_not_come_to_more_by_it() {
     if !able() {
