@@ -79,14 +79,13 @@ pub(super) fn claim(engine: &Engine, place: &mut Place) -> Result<()> {
         .hint("try again in a moment"))
 }
 
-/// Who joins a run has its network and its mounts, which may be all that the
-/// sandbox allows; who may have less must not come to more by it.
+/// Who joins a run has its network and sees its files, which may be all that the
+/// sandbox allows; who may have less must not come to more by it. What is only
+/// to be left as it is, as programs of tools ask for their own directories, is
+/// in the sandbox's copy all the same.
 fn refuse_wider_company(place: &Place) -> Result<()> {
     let (own, all) = (&place.policy, &place.row.policy);
-    let is_same = own.network == all.network
-        && own.hidden.is_subset(&all.hidden)
-        && own.read_only.is_subset(&all.read_only);
-    if is_same {
+    if own.network == all.network && own.hidden.is_subset(&all.hidden) {
         return Ok(());
     }
     let name = &place.row.name;
