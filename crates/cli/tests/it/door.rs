@@ -21,7 +21,7 @@ fn lives(marker: &str) -> bool {
     processes.filter_map(text).any(|line| String::from_utf8_lossy(&line).contains(marker))
 }
 
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < Duration::from_secs(30), "{what}");

@@ -1,18 +1,10 @@
 //! Doors of runs that a server supervises, and numbers that nobody means.
 
 use super::client::Server;
+use crate::door::eventually;
 use crate::world::{FRACTAL, World, able, is_root};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(30), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 #[test]
 fn the_key_of_a_door_opens_nothing_else() {
