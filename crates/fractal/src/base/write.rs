@@ -62,8 +62,8 @@ struct Start {
 impl Start {
     fn of(engine: &Engine, row: &SandboxRow, known: &Notes) -> Result<Start> {
         let mut start = Start { fork_ns: known.fork_ns(row), back: None };
-        let stack = engine.store.stack(row.top)?;
-        if let Some(back) = known.back.filter(|back| back.leads_to(&stack, row.base)) {
+        let Some(back) = known.back else { return Ok(start) };
+        if back.leads_to(&engine.store.stack(row.top)?, row.base) {
             let shown = match back.to.or(row.base) {
                 None => engine.host_view(row, Vec::new())?,
                 Some(top) => engine.views(&SandboxRow { top, ..row.clone() }, row.base)?.top(),

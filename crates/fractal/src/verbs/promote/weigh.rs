@@ -336,12 +336,15 @@ impl Sides<'_> {
             return Ok(Owner::Ours);
         };
         let [ours, theirs] = [ours, theirs].map(|entry| (entry.uid, entry.gid));
+        if ours == theirs {
+            return Ok(Owner::Ours);
+        }
         let base = match self.base.lookup(path)? {
             Some(entry) if entry.source != Source::Host => Some((entry.uid, entry.gid)),
             _ => self.live.as_ref().and_then(|live| live.notes.owner(path)),
         };
         // Of what was noted before owners were, ours is all that is known.
-        let Some(base) = base.filter(|base| *base != theirs && ours != theirs) else {
+        let Some(base) = base.filter(|base| *base != theirs) else {
             return Ok(Owner::Ours);
         };
         Ok(if ours == base { Owner::Theirs(theirs) } else { Owner::Clash })
