@@ -108,6 +108,11 @@ impl Engine {
         Ok(key.ended(now).is_some() || row.is_some_and(|row| row.key.ended(now).is_some()))
     }
 
+    /// The same at a door, which also ends with who made it.
+    pub fn has_ended_at(&self, key: &Key, door: &Grant) -> Result<bool> {
+        Ok(self.has_ended(key)? || !self.is_open(key)? || self.has_lost_maker(door)?)
+    }
+
     /// Writes down that nobody came in. An id that was claimed is named only
     /// where its secret was right: otherwise it is just what somebody typed.
     fn refused(&self, now_ms: u64, why: &str, claimed: Option<Id>, ended: Option<&Key>) {

@@ -498,15 +498,27 @@ impl Engine {
     /// and what does not exist take the same way, so that the time it takes
     /// does not tell them apart either.
     pub(crate) fn noted<T>(&self, caller: &Caller, verb: Verb, done: Result<T>) -> Result<T> {
-        let error = match &done {
-            Err(error) if matches!(error.code, Code::Denied | Code::NotFound) => error,
-            _ => return done,
-        };
-        if caller.key.is_some() {
-            let name = format!("{verb:?}").to_lowercase();
-            self.record_refused(caller, &name, error.code, &error.message);
+        if caller.key.is_none() {
+            return done;
         }
-        done
+        done.map_err(|error| {
+            if matches!(error.code, Code::Denied | Code::NotFound) {
+                let name = format!("{verb:?}").to_lowercase();
+                self.record_refused(caller, &name, error.code, &error.message);
+            }
+            self.without_home(error)
+        })
+    }
+
+    /// An error as whoever comes with a key may read it: where the owner keeps
+    /// the state directory is not theirs to know.
+    pub fn without_home(&self, mut error: Error) -> Error {
+        let home = self.home().to_string_lossy().into_owned();
+        if home.len() > 1 {
+            error.message = error.message.replace(&home, "$FRACTAL_HOME");
+            error.hint = error.hint.map(|hint| hint.replace(&home, "$FRACTAL_HOME"));
+        }
+        error
     }
 
     /// The strongest tier of this machine, found once.

@@ -93,7 +93,11 @@ async fn look(
     };
     // Who has ended since they came in hears no more.
     if let Some(key) = asker.key.clone() {
-        let job = move |engine: &fractal::Engine, _: &fractal::Caller| engine.has_ended(&key);
+        let door = state.inside.clone();
+        let job = move |engine: &fractal::Engine, _: &fractal::Caller| match &door {
+            Some(door) => engine.has_ended_at(&key, door),
+            None => engine.has_ended(&key),
+        };
         if work::blocking(state, asker, Verb::List, job).await? {
             return Err(Failure::unknown_asker("the key has ended"));
         }
