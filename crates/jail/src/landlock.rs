@@ -88,6 +88,10 @@ impl Rules {
             }
         } else {
             allow.push((path("/"), safe));
+            // From each file that is opened the kernel looks upwards until it
+            // has found all that is asked for. The same again, near the work,
+            // ends that early.
+            allow.extend(crate::spec::c_path(&spec.stack.project).ok().map(|dir| (dir, safe)));
         }
         allow.push((path("/dev"), (safe | IOCTL_DEV) & all));
         let scoped = if version >= 6 { SCOPE_ALL } else { 0 };
