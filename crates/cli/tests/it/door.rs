@@ -430,6 +430,57 @@ fn copies_count_towards_the_disk_limit() {
 }
 
 #[test]
+fn runs_behind_a_door_never_write_more_than_the_outer_one_may() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    // Four at the same instant, each as greedy as it can be; then what is left
+    // is asked for, and what is there is dropped.
+    let script = r#"
+        for n in 1 2 3 4; do
+            fractal -q run --name kid$n -- sh -c 'head -c 64M /dev/zero > big; sleep 2'                 > out$n 2>&1 &
+        done
+        wait
+        for n in 1 2 3 4; do fractal drop kid$n --force > /dev/null 2>&1; done
+        fractal -q run --rm --disk 24m -- sh -c 'head -c 20M /dev/zero > big'; echo "alone $?"
+        fractal -q run --rm --disk 24m -- sleep 3 & sleep 1
+        fractal -q run --rm --disk 24m -- true; echo "beside $?"
+        fractal -q run --rm -- true; echo "little $?"
+        wait
+        fractal -q run --rm --disk 24m -- true; echo "after $?"
+    "#;
+    let peak = std::thread::scope(|scope| {
+        let world = &world;
+        let running =
+            scope.spawn(move || inside(world, &["--name", "own", "--disk", "32m"], script));
+        let mut peak = 0;
+        while !running.is_finished() {
+            peak = peak.max(bytes_below(&world.state().join("layers")));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let done = running.join().expect("it ends");
+        assert_eq!(done.out, "alone 0\nbeside 125\nlittle 0\nafter 0\n", "{}", done.err);
+        assert!(done.err.contains("are left behind this door"), "{}", done.err);
+        peak
+    });
+    // What is written between two looks of a watcher is over as well.
+    assert!((8 << 20..40 << 20).contains(&peak), "{} MiB", peak >> 20);
+}
+
+/// Bytes that files below a directory take.
+fn bytes_below(dir: &std::path::Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| Some((entry.metadata().ok()?, entry.path())))
+        .map(|(meta, path)| {
+            meta.blocks() * 512 + if meta.is_dir() { bytes_below(&path) } else { 0 }
+        })
+        .sum()
+}
+
+#[test]
 fn who_joins_a_run_does_not_come_to_more_by_it() {
     if !able() {
         return;

@@ -236,9 +236,9 @@ pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunR
     }
     copied::check(engine, caller, &run, &place)?;
     check_door(caller, &run, &place)?;
-    engine.bound_disk_below(caller, &mut place.policy.limits)?;
+    let (top, limits) = (place.row.top, &mut place.policy.limits);
     let part = caller.door.as_ref();
-    let part = part.map(|door| door.enter(&mut place.policy.limits, &run.ask.limits));
+    let part = part.map(|door| door.enter(engine, top, limits, &run.ask.limits));
     let mut part = part.transpose()?;
     claim(engine, &mut place)?;
     if let Some(part) = &mut part
