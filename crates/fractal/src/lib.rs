@@ -61,7 +61,7 @@ use fractal_jail::layer::Marks;
 use fractal_model::{
     Check, CheckReport, Guard, GuardReply, Id, Reach, RecordBody, Tier, Try, TryReply, Verb,
 };
-use fractal_store::{Reads, SandboxRow, Store, Tx, now_ms};
+use fractal_store::{Reads, RunRow, SandboxRow, Store, Tx, now_ms};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::ops::Deref;
@@ -575,6 +575,17 @@ impl Engine {
     /// Settles what processes that died left behind.
     fn recover(&self) -> Result<()> {
         let lost = self.store.recover()?;
+        self.clean_up(lost)
+    }
+
+    /// Records runs as lost whose process lives and does not care for them.
+    pub(crate) fn lose(&self, runs: Vec<RunRow>) -> Result<()> {
+        let lost = self.store.lose(runs)?;
+        self.clean_up(lost)
+    }
+
+    /// What lost runs leave: keys of their doors, and groups of processes.
+    fn clean_up(&self, lost: Vec<RunRow>) -> Result<()> {
         if lost.is_empty() {
             return Ok(());
         }

@@ -164,6 +164,40 @@ pub fn end_all(engine: &Engine, row: &SandboxRow, patience: Duration) -> Result<
     Ok(())
 }
 
+/// A run whose thread may break off: then its row would stand for as long as
+/// this process lives, and its sandbox could not be used.
+pub struct Underway<'e> {
+    engine: &'e Engine,
+    run: Id,
+    layer: Id,
+}
+
+impl<'e> Underway<'e> {
+    /// From the claim until it is dropped, when all is written down.
+    pub fn new(engine: &'e Engine, run: Id, layer: Id) -> Underway<'e> {
+        Underway { engine, run, layer }
+    }
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let (layers_dir, layer) = (self.engine.store.layers_dir(), self.layer.to_string());
+        let start = Instant::now();
+        // Its processes go with what supervised them, and that takes a moment.
+        while fractal_jail::end(&layers_dir, &layer, &label(self.run)) && start.elapsed() < PATIENCE
+        {
+            std::thread::sleep(NAP);
+        }
+        let runs = self.engine.store.runs().unwrap_or_default();
+        let own = runs.into_iter().filter(|run| run.id == self.run).collect();
+        // Should it fail, the row goes when this process does.
+        let _ = self.engine.lose(own);
+    }
+}
+
 /// Ends what has begun in a sandbox and is not among those that were ended
 /// already; does not wait.
 pub fn end_begun(engine: &Engine, row: &SandboxRow, ended: &mut BTreeSet<Id>) {

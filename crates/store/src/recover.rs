@@ -39,16 +39,32 @@ impl Store {
                     tx.append(body)?;
                 }
             }
-            for run in gone {
-                // Another process may have been here since we looked.
-                if tx.delete_run(run.id)? {
-                    record_lost(tx, &run)?;
-                    lost.push(run);
-                }
-            }
+            lose(tx, gone, &mut lost)?;
             Ok(lost)
         })
     }
+
+    /// Records these runs as lost, although their process lives: it broke off,
+    /// or does nothing. Should it come back to one of them, its row is gone, and
+    /// nothing can be committed by it. Returns those that had a row until now.
+    pub fn lose(&self, runs: Vec<RunRow>) -> Result<Vec<RunRow>> {
+        self.transact(|tx| {
+            let mut lost = Vec::new();
+            lose(tx, runs, &mut lost)?;
+            Ok(lost)
+        })
+    }
+}
+
+fn lose(tx: &Tx<'_>, runs: Vec<RunRow>, lost: &mut Vec<RunRow>) -> Result<()> {
+    for run in runs {
+        // Another process may have been here since we looked.
+        if tx.delete_run(run.id)? {
+            record_lost(tx, &run)?;
+            lost.push(run);
+        }
+    }
+    Ok(())
 }
 
 fn last_words(home: &Path) -> Vec<PathBuf> {

@@ -29,6 +29,7 @@ pub fn writing<'c, T>(
 ) -> Result<T> {
     let run = new_id();
     let (row, _hold) = claim(engine, row, run)?;
+    let _settled = living::Underway::new(engine, run, row.top);
     let done = write(engine, caller, &row, run, decide);
     let mut body = record(caller, "copy", Some(&row));
     body.detail = json!({ "way": "in" });

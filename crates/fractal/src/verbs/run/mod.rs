@@ -14,7 +14,7 @@ mod spec;
 mod virtually;
 
 use crate::view::Views;
-use crate::{Caller, Engine, base, doorway, stale, template};
+use crate::{Caller, Engine, base, doorway, living, stale, template};
 use claim::{abandon, claim};
 use fractal_jail::layer::{Bounds, Changes, Layer};
 use fractal_jail::terminal::FarEnd;
@@ -241,6 +241,7 @@ pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunR
     let part = part.map(|door| door.enter(engine, top, limits, &run.ask.limits));
     let mut part = part.transpose()?;
     claim(engine, &mut place)?;
+    let _settled = living::Underway::new(engine, place.run_id, place.row.top);
     if let Some(part) = &mut part
         && let Err(error) = part.began(place.run_id, place.row.top)
     {
