@@ -113,6 +113,14 @@ fn is_alive(run: &RunRow) -> bool {
     process_start(run.pid) == Some(run.pid_start)
 }
 
+/// Whether the process that supervises a run stands still, by a signal or
+/// under a debugger: it writes nothing down until somebody lets it go on.
+pub fn is_stopped(run: &RunRow) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", run.pid)).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().next());
+    parse_stat(&stat) == Some(run.pid_start) && matches!(state, Some("T" | "t"))
+}
+
 /// When a living process started, in clock ticks since boot: what belongs
 /// into [`RunRow::pid_start`]. `None` when it is gone or a zombie.
 pub fn process_start(pid: i32) -> Option<u64> {

@@ -13,6 +13,7 @@ mod killed;
 mod mcp;
 mod otlp;
 mod servers;
+mod standstill;
 mod table;
 mod terminals;
 mod through;
