@@ -11,6 +11,7 @@ mod attest;
 mod authenticate;
 mod base;
 mod budget;
+mod cancel;
 mod capture;
 mod check;
 mod config;
@@ -38,6 +39,7 @@ pub mod tools;
 mod verbs;
 mod view;
 
+pub use cancel::Cancel;
 pub use config::{Config, Line, Server, Setting, Stage, TrySettings};
 pub use doctor::{Diagnosis, Finding};
 pub use doors::{fingerprint, new_name};
@@ -91,6 +93,9 @@ pub struct Caller {
     pub door: Option<std::sync::Arc<Doorway>>,
     /// What else bounds the key, for keys that are made in its name.
     pub bounds: KeyBounds,
+    /// Whether somebody still waits for the answer. Verbs that only read look
+    /// at it now and then; what changes something goes on to its end.
+    pub cancel: Cancel,
 }
 
 /// How long a key is good, and how often at once and in a minute.
@@ -127,6 +132,7 @@ impl Caller {
             config: Config::default(),
             door: None,
             bounds: KeyBounds::default(),
+            cancel: Cancel::default(),
         }
     }
 }

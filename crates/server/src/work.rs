@@ -8,7 +8,7 @@ use crate::metrics;
 use crate::otlp::{Attribute, Open};
 use crate::state::Shared;
 use fractal::model::{ToolReply, Verb};
-use fractal::{Action, Caller, Engine, Error, Reply, RunIo};
+use fractal::{Action, Caller, Cancel, Engine, Error, Reply, RunIo};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
@@ -125,8 +125,9 @@ pub async fn calling(
     carry_out(state, asker, need, job, told_of_call).await
 }
 
-/// Calls the engine where it may block. A client that goes away does not stop
-/// what has begun; its place is taken until it ends.
+/// Calls the engine where it may block. A client that goes away stops what
+/// only reads; anything else that has begun goes on, and its place is taken
+/// until it ends.
 pub async fn blocking<R: Send + 'static>(
     state: &Shared,
     asker: &Asker,
@@ -150,12 +151,14 @@ async fn carry_out<R: Send + 'static>(
     let at_work = state.doorkeeper.gauges.work(asker)?;
     let place = state.admission.enter(verb).await?;
     let (shared, asker) = (state.clone(), asker.clone());
+    let waiting = Waiting::default();
+    let cancel = waiting.0.clone();
     let task = tokio::task::spawn_blocking(move || {
         let _until_done = (at_work, place);
         // Here, so that it lasts as long as the work, whoever goes away.
         let span = begin(&shared, &asker, name);
         let work = || {
-            let caller = asker.caller(&shared, needs_settings)?;
+            let caller = Caller { cancel, ..asker.caller(&shared, needs_settings)? };
             if makes {
                 shared.admission.room(&shared.engine)?;
             }
@@ -173,6 +176,17 @@ async fn carry_out<R: Send + 'static>(
     });
     let done = task.await.map_err(|_| Error::internal("the engine broke off"))?;
     Ok(done?)
+}
+
+/// Somebody who waits for an answer, until dropped: with the request, which
+/// goes with its connection.
+#[derive(Default)]
+struct Waiting(Cancel);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
 }
 
 /// Begins the span of what the engine does for a request.

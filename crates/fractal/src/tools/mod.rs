@@ -23,7 +23,8 @@ mod stoppable;
 mod tame;
 mod verbs;
 
-pub use many::{Cancel, Options};
+pub use crate::Cancel;
+pub use many::Options;
 pub use mcp::Proxied;
 pub use program::Program;
 pub use registry::ToolRegistry;
