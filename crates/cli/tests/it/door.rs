@@ -327,6 +327,25 @@ fn nested_runs_end_with_the_outer_one() {
 }
 
 #[test]
+fn a_run_told_as_events_ends_when_nobody_hears_them() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let script = r#"
+        timeout 2 curl -sN --unix-socket "$FRACTAL_DOOR" -H "Authorization: Bearer $FRACTAL_KEY" \
+            -H 'Accept: text/event-stream' -H 'Content-Type: application/json' \
+            -d '{"name":"kid","command":["sh","-c","echo begun; sleep 600"]}' http://door/v1/run
+        n=0
+        while fractal show kid | grep -q running && [ $n -lt 50 ]; do n=$((n+1)); sleep 0.2; done
+        echo "waited $n"
+    "#;
+    let done = inside(&world, &["--name", "own"], script);
+    assert!(done.out.contains("begun"), "{}{}", done.out, done.err);
+    assert!(!done.out.contains("waited 50"), "{}{}", done.out, done.err);
+}
+
+#[test]
 fn all_behind_a_door_share_what_the_outer_run_may_use() {
     if !able() {
         return;
