@@ -508,12 +508,21 @@ impl Engine {
             return done;
         }
         done.map_err(|error| {
+            let error = self.without_home(error);
             if matches!(error.code, Code::Denied | Code::NotFound) {
                 let name = format!("{verb:?}").to_lowercase();
                 self.record_refused(caller, &name, error.code, &error.message);
             }
-            self.without_home(error)
+            error
         })
+    }
+
+    /// An error as its caller may read it.
+    pub(crate) fn readable(&self, caller: &Caller, error: Error) -> Error {
+        match caller.key {
+            Some(_) => self.without_home(error),
+            None => error,
+        }
     }
 
     /// An error as whoever comes with a key may read it: where the owner keeps

@@ -164,10 +164,7 @@ async fn carry_out<R: Send + 'static>(
             }
             job(&shared.engine, &caller)
         };
-        let done = match asker.key {
-            Some(_) => work().map_err(|error| shared.engine.without_home(error)),
-            None => work(),
-        };
+        let done = work().map_err(|error| asker.may_read(&shared, error));
         if let Some(span) = span {
             let error = done.as_ref().err().map(|error| error.code.name());
             span.end(done.as_ref().map_or_else(|_| Vec::new(), told), error);

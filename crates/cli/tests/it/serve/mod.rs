@@ -20,4 +20,5 @@ mod terminals;
 mod through;
 mod tls;
 mod tokens;
+mod untold;
 mod verbs;

@@ -217,6 +217,11 @@ impl RunIo {
 }
 
 pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunReply> {
+    // Other verbs quote it in what they answer.
+    run_in_place(engine, caller, run, io).map_err(|error| engine.readable(caller, error))
+}
+
+fn run_in_place(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunReply> {
     if run.command.is_empty() {
         return Err(Error::invalid("there is no command to run").hint("fractal run -- CMD"));
     }
