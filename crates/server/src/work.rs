@@ -13,7 +13,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 /// Carries out an action.
-pub async fn apply(state: &Shared, asker: &Asker, action: Action) -> Result<Reply, Failure> {
+pub async fn apply(state: &Shared, asker: &Asker, mut action: Action) -> Result<Reply, Failure> {
+    bound_jobs(&mut action, state.admission.at_once());
     let need = Need {
         verb: action.verb(),
         told: action.verb(),
@@ -38,6 +39,23 @@ pub async fn apply(state: &Shared, asker: &Asker, action: Action) -> Result<Repl
         done
     };
     replying(state, asker, need, job).await
+}
+
+/// One request is one place. What it does side by side is bounded as requests
+/// are, or asking for it would be a way past the bound.
+fn bound_jobs(action: &mut Action, most: usize) {
+    let jobs = match action {
+        Action::Calls(asked) => &mut asked.jobs,
+        Action::Try(asked) => &mut asked.jobs,
+        _ => return,
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let most = u32::try_from(most).unwrap_or(u32::MAX);
+    match jobs {
+        Some(asked) => *asked = (*asked).min(most),
+        None if cores as u64 > u64::from(most) => *jobs = Some(most),
+        None => {}
+    }
 }
 
 /// A run behind a door ends when whoever asked for it goes away: nobody else
@@ -149,7 +167,7 @@ async fn carry_out<R: Send + 'static>(
     }
     let Need { verb, told: name, makes, needs_settings } = need;
     let at_work = state.doorkeeper.gauges.work(asker)?;
-    let place = state.admission.enter(verb).await?;
+    let place = state.admission.enter(asker, verb).await?;
     let (shared, asker) = (state.clone(), asker.clone());
     let waiting = Waiting::default();
     let cancel = waiting.0.clone();
