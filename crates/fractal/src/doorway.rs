@@ -10,7 +10,12 @@
 //! All runs behind a door, at any depth, share what the run that has it may
 //! use: the sum of their limits never passes its own, nor that of any run
 //! further out. A run that asks for nothing gets half of what is left, so that
-//! there is something for the next one.
+//! there is something for the next one. Bytes on disk are shared as well, but
+//! those that were written stay taken when a run is over: see [`disk`].
+
+mod disk;
+
+pub(crate) use disk::Promised;
 
 use crate::verbs::run::claim::label;
 use crate::verbs::{drop as dropping, key};
@@ -105,6 +110,7 @@ struct Taken {
     cpu_milli: u64,
     memory_bytes: u64,
     pids: u64,
+    disk: Vec<disk::Promise>,
 }
 
 #[derive(Debug, Default)]
@@ -124,11 +130,13 @@ pub(crate) struct Part {
     doorway: Arc<Doorway>,
     limits: Limits,
     run: Option<Id>,
+    disk: Promised,
 }
 
 impl Part {
     /// From now on it can be ended.
     pub(crate) fn began(&mut self, run: Id, layer: Id) -> Result<()> {
+        self.disk.moved_to(layer);
         let mut begun = lock(&self.doorway.begun);
         if begun.is_closed {
             return Err(closed());
@@ -166,8 +174,15 @@ impl Doorway {
         self.levels().last().unwrap_or(self)
     }
 
-    /// Takes a run's part of what is shared, and bounds the run by it.
-    pub(crate) fn enter(self: &Arc<Doorway>, limits: &mut Limits, asked: &Limits) -> Result<Part> {
+    /// Takes the part of a run that writes this layer of what is shared, and
+    /// bounds the run by it.
+    pub(crate) fn enter(
+        self: &Arc<Doorway>,
+        engine: &Engine,
+        layer: Id,
+        limits: &mut Limits,
+        asked: &Limits,
+    ) -> Result<Part> {
         if lock(&self.begun).is_closed {
             return Err(closed());
         }
@@ -183,11 +198,20 @@ impl Doorway {
                 .hint("wait for one of them to end"));
         }
         let mut part = Limits::default();
+        let mut shares_disk = Vec::new();
         for (level, taken) in &all {
             part = part.meet(&level.part(taken, limits, asked)?);
+            let written = (layer, limits.disk_bytes, asked.disk_bytes);
+            let disk_bytes = level.disk_part(engine, taken, written)?;
+            shares_disk.push(disk_bytes.is_some());
+            part = part.meet(&Limits { disk_bytes, ..Limits::default() });
         }
-        for (_, taken) in &mut all {
+        let (token, bytes) = (new_id(), part.disk_bytes.unwrap_or(0));
+        for ((_, taken), shares_disk) in all.iter_mut().zip(shares_disk) {
             taken.runs += 1;
+            if shares_disk {
+                taken.disk.push(disk::Promise { token, layer, bytes });
+            }
             taken.cpu_milli += part.cpu_milli.unwrap_or(0);
             taken.memory_bytes += part.memory_bytes.unwrap_or(0);
             taken.pids += part.pids.unwrap_or(0);
@@ -196,7 +220,9 @@ impl Doorway {
         limits.cpu_milli = part.cpu_milli.or(limits.cpu_milli);
         limits.memory_bytes = part.memory_bytes.or(limits.memory_bytes);
         limits.pids = part.pids.or(limits.pids);
-        Ok(Part { doorway: self.clone(), limits: part, run: None })
+        limits.disk_bytes = part.disk_bytes.or(limits.disk_bytes);
+        let disk = Promised::new(self, token);
+        Ok(Part { doorway: self.clone(), limits: part, run: None, disk })
     }
 
     fn close(&self, engine: &Engine) {
@@ -445,58 +471,6 @@ impl Engine {
             .hint("drop some: `fractal drop S`"))
     }
 
-    /// Bounds what a run behind a door may write by what all below the door's
-    /// sandbox hold already.
-    pub(crate) fn bound_disk_below(&self, caller: &Caller, limits: &mut Limits) -> Result<()> {
-        if let Some(left) = self.require_disk_below(caller, 1)? {
-            limits.disk_bytes = Some(limits.disk_bytes.map_or(left, |own| own.min(left)));
-        }
-        Ok(())
-    }
-
-    /// Refuses to have sandboxes behind a door hold so much more than they do
-    /// than fits. Returns how much they may.
-    pub(crate) fn require_disk_below(&self, caller: &Caller, more: u64) -> Result<Option<u64>> {
-        let mut least = None;
-        for level in caller.door.iter().flat_map(|door| door.levels()) {
-            let Some(total) = level.limits.disk_bytes else { continue };
-            let used = self.held_below(level.root)?;
-            let left = total.saturating_sub(used);
-            if more > left {
-                let text = format!(
-                    "sandboxes below this one hold {} of {} already",
-                    format_bytes(used),
-                    format_bytes(total)
-                );
-                return Err(Error::new(Code::Limit, text).hint("drop some: `fractal drop S`"));
-            }
-            least = Some(least.map_or(left, |least: u64| least.min(left)));
-        }
-        Ok(least)
-    }
-
-    /// The same for who is about to take what a sandbox holds now: where
-    /// something runs in it, its top is copied.
-    pub(crate) fn require_copy_below(&self, caller: &Caller, row: &SandboxRow) -> Result<()> {
-        if caller.door.is_some() && self.is_running(row.id)? {
-            self.require_disk_below(caller, self.store.layer_size(row.top)?)?;
-        }
-        Ok(())
-    }
-
-    /// Bytes that everything below a sandbox and its snapshots hold and the
-    /// sandbox itself does not: its own are bounded where it runs.
-    fn held_below(&self, root: Id) -> Result<u64> {
-        let Some(own) = self.store.sandbox(root)? else { return Ok(0) };
-        let mut tops = Vec::new();
-        for row in self.below(root)?.iter().chain([&own]) {
-            tops.push(row.top);
-            tops.extend(self.store.snapshots(row.id)?.iter().map(|snapshot| snapshot.layer));
-        }
-        let ground: Vec<Id> = std::iter::once(own.top).chain(own.base).collect();
-        Ok(self.store.size_above(&tops, &ground)?)
-    }
-
     /// Refuses to end or move the sandbox that the caller itself stands in.
     pub(crate) fn refuse_own(&self, caller: &Caller, row: &SandboxRow, verb: &str) -> Result<()> {
         if caller.door.as_ref().is_none_or(|doorway| doorway.root != row.id) {
@@ -531,9 +505,11 @@ mod tests {
     fn a_door_behind_another_has_both_bounds() {
         let outer = door(None, 1000);
         let inner = door(Some(outer.clone()), 100);
+        let home = tempfile::tempdir().expect("a directory");
+        let engine = Engine::open(home.path()).expect("it opens");
         let ask = |door: &Arc<Doorway>, bytes| {
             let asked = Limits { memory_bytes: Some(bytes), ..Limits::default() };
-            door.enter(&mut Limits::default(), &asked)
+            door.enter(&engine, new_id(), &mut Limits::default(), &asked)
         };
         assert!(ask(&inner, 200).is_err(), "more than the inner run has");
         let first = ask(&inner, 80).expect("it fits");

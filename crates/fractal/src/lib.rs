@@ -11,6 +11,7 @@ mod attest;
 mod authenticate;
 mod base;
 mod budget;
+mod cancel;
 mod capture;
 mod check;
 mod config;
@@ -38,6 +39,7 @@ pub mod tools;
 mod verbs;
 mod view;
 
+pub use cancel::Cancel;
 pub use config::{Config, Line, Server, Setting, Stage, TrySettings};
 pub use doctor::{Diagnosis, Finding};
 pub use doors::{fingerprint, new_name};
@@ -61,7 +63,7 @@ use fractal_jail::layer::Marks;
 use fractal_model::{
     Check, CheckReport, Guard, GuardReply, Id, Reach, RecordBody, Tier, Try, TryReply, Verb,
 };
-use fractal_store::{Reads, SandboxRow, Store, Tx, now_ms};
+use fractal_store::{Reads, RunRow, SandboxRow, Store, Tx, now_ms};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::ops::Deref;
@@ -91,6 +93,9 @@ pub struct Caller {
     pub door: Option<std::sync::Arc<Doorway>>,
     /// What else bounds the key, for keys that are made in its name.
     pub bounds: KeyBounds,
+    /// Whether somebody still waits for the answer. Verbs that only read look
+    /// at it now and then; what changes something goes on to its end.
+    pub cancel: Cancel,
 }
 
 /// How long a key is good, and how often at once and in a minute.
@@ -127,6 +132,7 @@ impl Caller {
             config: Config::default(),
             door: None,
             bounds: KeyBounds::default(),
+            cancel: Cancel::default(),
         }
     }
 }
@@ -502,12 +508,21 @@ impl Engine {
             return done;
         }
         done.map_err(|error| {
+            let error = self.without_home(error);
             if matches!(error.code, Code::Denied | Code::NotFound) {
                 let name = format!("{verb:?}").to_lowercase();
                 self.record_refused(caller, &name, error.code, &error.message);
             }
-            self.without_home(error)
+            error
         })
+    }
+
+    /// An error as its caller may read it.
+    pub(crate) fn readable(&self, caller: &Caller, error: Error) -> Error {
+        match caller.key {
+            Some(_) => self.without_home(error),
+            None => error,
+        }
     }
 
     /// An error as whoever comes with a key may read it: where the owner keeps
@@ -575,6 +590,17 @@ impl Engine {
     /// Settles what processes that died left behind.
     fn recover(&self) -> Result<()> {
         let lost = self.store.recover()?;
+        self.clean_up(lost)
+    }
+
+    /// Records runs as lost whose process lives and does not care for them.
+    pub(crate) fn lose(&self, runs: Vec<RunRow>) -> Result<()> {
+        let lost = self.store.lose(runs)?;
+        self.clean_up(lost)
+    }
+
+    /// What lost runs leave: keys of their doors, and groups of processes.
+    fn clean_up(&self, lost: Vec<RunRow>) -> Result<()> {
         if lost.is_empty() {
             return Ok(());
         }

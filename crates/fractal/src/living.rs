@@ -12,7 +12,7 @@ use fractal_jail::layer::{Bounds, Layer, LayerError, duplicate};
 use fractal_jail::{Frozen, NotFrozen};
 use fractal_model::{Code, Error, Id, Result};
 use fractal_store::{LayerHold, Reads, RunRow, SandboxRow, new_id};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// How long a run may take to start or to end.
@@ -23,6 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub const SETTLE: Duration = Duration::from_secs(30);
 
 const NAP: Duration = Duration::from_millis(3);
+
+/// A process that stood still for so long is not about to go on. What it may
+/// have started before has begun by then.
+const STANDSTILL: Duration = Duration::from_secs(2);
 
 /// Copies the top of a sandbox in which something runs to a new layer, on
 /// disk when it returns. Gives the copy and what it stands on; `None` when
@@ -142,19 +146,36 @@ pub fn open_in_memory(row: &SandboxRow, run: &RunRow) -> Error {
 }
 
 /// Ends everything that runs in a sandbox, and waits until whoever waited for
-/// it has written down how it ended.
+/// it has written down how it ended. A process that stands still writes
+/// nothing down: then it is done here, as for one that was killed. It may be a
+/// server with runs of others, so it is not ended itself.
 pub fn end_all(engine: &Engine, row: &SandboxRow, patience: Duration) -> Result<()> {
     let (layers_dir, layer) = (engine.store.layers_dir(), row.top.to_string());
     let mut ended: Vec<Id> = Vec::new();
+    let mut still: BTreeMap<Id, Instant> = BTreeMap::new();
     let start = Instant::now();
     while engine.is_running(row.id)? {
-        for run in engine.store.runs_of(row.id)? {
-            if is_in_memory(&run) {
-                return Err(open_in_memory(row, &run));
-            }
-            if !ended.contains(&run.id) && fractal_jail::end(&layers_dir, &layer, &label(run.id)) {
+        let runs = engine.store.runs_of(row.id)?;
+        if let Some(run) = runs.iter().find(|run| is_in_memory(run)) {
+            return Err(open_in_memory(row, run));
+        }
+        let mut silent = Vec::new();
+        for run in runs {
+            let end = || fractal_jail::end(&layers_dir, &layer, &label(run.id));
+            if !ended.contains(&run.id) && end() {
                 ended.push(run.id);
             }
+            if !fractal_store::is_stopped(&run) {
+                still.remove(&run.id);
+            } else if still.entry(run.id).or_insert_with(Instant::now).elapsed() > STANDSTILL
+                && !end()
+            {
+                silent.push(run);
+            }
+        }
+        if !silent.is_empty() {
+            engine.lose(silent)?;
+            continue;
         }
         if start.elapsed() > patience {
             return Err(busy(row, "what runs in it was stopped but has not been recorded yet"));
@@ -162,6 +183,40 @@ pub fn end_all(engine: &Engine, row: &SandboxRow, patience: Duration) -> Result<
         std::thread::sleep(NAP);
     }
     Ok(())
+}
+
+/// A run whose thread may break off: then its row would stand for as long as
+/// this process lives, and its sandbox could not be used.
+pub struct Underway<'e> {
+    engine: &'e Engine,
+    run: Id,
+    layer: Id,
+}
+
+impl<'e> Underway<'e> {
+    /// From the claim until it is dropped, when all is written down.
+    pub fn new(engine: &'e Engine, run: Id, layer: Id) -> Underway<'e> {
+        Underway { engine, run, layer }
+    }
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let (layers_dir, layer) = (self.engine.store.layers_dir(), self.layer.to_string());
+        let start = Instant::now();
+        // Its processes go with what supervised them, and that takes a moment.
+        while fractal_jail::end(&layers_dir, &layer, &label(self.run)) && start.elapsed() < PATIENCE
+        {
+            std::thread::sleep(NAP);
+        }
+        let runs = self.engine.store.runs().unwrap_or_default();
+        let own = runs.into_iter().filter(|run| run.id == self.run).collect();
+        // Should it fail, the row goes when this process does.
+        let _ = self.engine.lose(own);
+    }
 }
 
 /// Ends what has begun in a sandbox and is not among those that were ended

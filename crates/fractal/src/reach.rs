@@ -34,6 +34,7 @@ impl Caller {
             config,
             door: None,
             bounds: crate::KeyBounds::of(key),
+            cancel: crate::Cancel::default(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a sandbox sees, assembled from its rows for reading.
 
-use crate::Engine;
 use crate::verbs::run::without_mount_points;
+use crate::{Cancel, Engine};
 use fractal_jail::layer::{self, Bounds, Changes, Layer, Marks, View, adopt_whole};
 use fractal_model::{Id, Result, SandboxPath};
 use fractal_store::{LayerRow, Reads, SandboxRow};
@@ -20,6 +20,13 @@ pub struct Views {
 }
 
 impl Views {
+    /// The same, until nobody waits any more for what is read.
+    #[must_use]
+    pub fn wanted_until(mut self, cancel: &Cancel) -> Views {
+        self.common.called_off = Some(cancel.flag());
+        self
+    }
+
     /// What a program inside sees.
     pub fn top(&self) -> View {
         self.common.with_layers_on_top(&self.own)
@@ -111,7 +118,7 @@ impl Engine {
             hidden.push(SandboxPath::parse(&mount.at)?);
         }
         let host = Some(Layer::open(Path::new("/"))?);
-        Ok(View { layers, host, host_hidden: hidden, moved: None })
+        Ok(View { layers, host, host_hidden: hidden, ..View::default() })
     }
 }
 

@@ -4,11 +4,13 @@
 //! a bounded number may wait for one. Who finds neither is told the numbers
 //! and when to come again, before anything has happened.
 
+use crate::asker::Asker;
 use crate::failure::Failure;
 use fractal::model::{Verb, format_bytes};
 use fractal::{Action, Code, Engine, Error};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -16,8 +18,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const WAIT: Duration = Duration::from_secs(20);
 /// Light verbs are short; this bounds threads, not work.
 const LIGHT: usize = 32;
+/// Those of one key: a copy of a large sandbox that runs takes its time, and
+/// others go on looking meanwhile.
+const LIGHT_OF_ONE: usize = 16;
 /// Bodies that lie on disk at once, on their way in or out.
 const BODIES: usize = 32;
+/// Those of one key. Who sends slowly keeps a place for long, and must not keep
+/// all of them.
+const BODIES_OF_ONE: usize = 8;
+
+/// Patches that are being written: each holds two files in memory, and all
+/// that was written so far.
+const PATCHES: usize = 4;
 
 /// What the server as a whole may use.
 #[derive(Clone, Debug)]
@@ -57,6 +69,9 @@ pub struct Admission {
     heavy: Arc<Semaphore>,
     light: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
+    bodies_of: Shares,
+    light_of: Shares,
+    patches: Arc<Semaphore>,
     waiting: AtomicUsize,
     active: Arc<AtomicUsize>,
     layer_bytes: Mutex<Option<u64>>,
@@ -73,10 +88,42 @@ struct Used {
     memory_free_bytes: Option<u64>,
 }
 
+/// How many places of one kind each key may have. The owner may have all.
+struct Shares {
+    most: usize,
+    of: Mutex<HashMap<String, Weak<Semaphore>>>,
+}
+
+impl Shares {
+    fn new(most: usize) -> Shares {
+        Shares { most, of: Mutex::default() }
+    }
+
+    /// A key's own places, which are there as long as somebody uses one.
+    fn of(&self, asker: &Asker) -> Option<Arc<Semaphore>> {
+        asker.key.as_ref()?;
+        let mut all = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, places| places.strong_count() > 0);
+        if let Some(places) = all.get(&asker.id()).and_then(Weak::upgrade) {
+            return Some(places);
+        }
+        let places = Arc::new(Semaphore::new(self.most));
+        all.insert(asker.id(), Arc::downgrade(&places));
+        Some(places)
+    }
+}
+
 /// A place, until dropped.
 pub struct Place {
+    _own: Option<OwnedSemaphorePermit>,
     _permit: OwnedSemaphorePermit,
     active: Arc<AtomicUsize>,
+}
+
+/// Room for a body on disk, until dropped.
+pub struct Room {
+    _own: Option<OwnedSemaphorePermit>,
+    _of_all: OwnedSemaphorePermit,
 }
 
 impl Drop for Place {
@@ -91,6 +138,9 @@ impl Admission {
             heavy: Arc::new(Semaphore::new(budget.at_once)),
             light: Arc::new(Semaphore::new(LIGHT)),
             bodies: Arc::new(Semaphore::new(BODIES)),
+            bodies_of: Shares::new(BODIES_OF_ONE),
+            light_of: Shares::new(LIGHT_OF_ONE),
+            patches: Arc::new(Semaphore::new(PATCHES)),
             waiting: AtomicUsize::new(0),
             active: Arc::default(),
             layer_bytes: Mutex::new(None),
@@ -123,14 +173,33 @@ impl Admission {
     }
 
     /// Waits for a place for the verb.
-    pub async fn enter(&self, verb: Verb) -> Result<Place, Failure> {
-        let places = if is_heavy(verb) { &self.heavy } else { &self.light };
-        let permit = match places.clone().try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_) => self.wait(places).await?,
+    pub async fn enter(&self, asker: &Asker, verb: Verb) -> Result<Place, Failure> {
+        let (own, permit) = match is_heavy(verb) {
+            true => (None, self.place(&self.heavy).await?),
+            false => self.shared(&self.light_of, &self.light, asker).await?,
         };
         self.active.fetch_add(1, Ordering::SeqCst);
-        Ok(Place { _permit: permit, active: self.active.clone() })
+        Ok(Place { _own: own, _permit: permit, active: self.active.clone() })
+    }
+
+    /// A key waits for a place of its own first, and keeps nobody else's place
+    /// meanwhile.
+    async fn shared(
+        &self,
+        shares: &Shares,
+        places: &Arc<Semaphore>,
+        asker: &Asker,
+    ) -> Result<(Option<OwnedSemaphorePermit>, OwnedSemaphorePermit), Failure> {
+        let own = match shares.of(asker) {
+            Some(own) => Some(self.place(&own).await?),
+            None => None,
+        };
+        Ok((own, self.place(places).await?))
+    }
+
+    /// Heavy requests at once.
+    pub fn at_once(&self) -> usize {
+        self.budget.at_once
     }
 
     /// How long a body may be that lies on disk on its way.
@@ -139,10 +208,20 @@ impl Admission {
     }
 
     /// Waits for room for such a body.
-    pub async fn body(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        match self.bodies.clone().try_acquire_owned() {
+    pub async fn body(&self, asker: &Asker) -> Result<Room, Failure> {
+        let (own, of_all) = self.shared(&self.bodies_of, &self.bodies, asker).await?;
+        Ok(Room { _own: own, _of_all: of_all })
+    }
+
+    /// Waits until a patch may be written; it may for as long as this is held.
+    pub async fn patch(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        self.place(&self.patches).await
+    }
+
+    async fn place(&self, places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Failure> {
+        match places.clone().try_acquire_owned() {
             Ok(permit) => Ok(permit),
-            Err(_) => self.wait(&self.bodies).await,
+            Err(_) => self.wait(places).await,
         }
     }
 
@@ -247,6 +326,7 @@ fn memory_free() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fractal::model::Key;
 
     const MIB: u64 = 1 << 20;
 
@@ -287,20 +367,68 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn one_key_leaves_room_for_the_bodies_of_others() {
+        let admission = Admission::new(Budget { waiting: 0, ..Budget::for_cores(1) });
+        let asker = |key: Option<Key>| Asker::new(key, "/".into());
+        let key = || Key { id: fractal::model::Id::from_parts(1, [1; 10]), ..crate::mcp::suite() };
+        let mut rooms = Vec::new();
+        while let Ok(room) = admission.body(&asker(Some(key()))).await {
+            rooms.push(room);
+        }
+        assert_eq!(rooms.len(), BODIES_OF_ONE);
+        let other = admission.body(&asker(Some(crate::mcp::suite()))).await;
+        assert!(other.is_ok(), "there is room for others");
+        drop(rooms.pop());
+        assert!(admission.body(&asker(Some(key()))).await.is_ok(), "a place came free");
+        // The owner has all that is left, and whoever comes then finds nothing.
+        while let Ok(room) = admission.body(&asker(None)).await {
+            rooms.push(room);
+        }
+        assert_eq!(rooms.len() + 1, BODIES);
+        assert!(admission.body(&asker(Some(key()))).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn one_key_leaves_room_for_others_to_look() {
+        let admission = Admission::new(Budget { waiting: 0, ..Budget::for_cores(1) });
+        let key = Asker::new(Some(crate::mcp::suite()), "/".into());
+        let mut places = Vec::new();
+        while let Ok(place) = admission.enter(&key, Verb::Snapshot).await {
+            places.push(place);
+        }
+        assert_eq!(places.len(), LIGHT_OF_ONE);
+        assert!(admission.enter(&Asker::new(None, "/".into()), Verb::List).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn few_patches_are_held_in_memory_at_once() {
+        let admission = Admission::new(Budget { waiting: 0, ..Budget::for_cores(64) });
+        let mut held = Vec::new();
+        while let Ok(place) = admission.patch().await {
+            held.push(place);
+        }
+        assert_eq!(held.len(), PATCHES);
+        drop(held.pop());
+        assert!(admission.patch().await.is_ok());
+    }
+
+    #[tokio::test]
     async fn who_waits_is_counted_and_who_is_too_many_is_sent_away() {
         let budget = Budget { at_once: 1, waiting: 1, ..Budget::for_cores(1) };
         let admission = Arc::new(Admission::new(budget));
-        let place = admission.enter(Verb::Run).await.expect("there is one");
+        let owner = Asker::new(None, "/".into());
+        let place = admission.enter(&owner, Verb::Run).await.expect("there is one");
         let other = admission.clone();
-        let waiting = tokio::spawn(async move { other.enter(Verb::Run).await.is_ok() });
+        let asker = owner.clone();
+        let waiting = tokio::spawn(async move { other.enter(&asker, Verb::Run).await.is_ok() });
         while admission.waiting() == 0 {
             tokio::task::yield_now().await;
         }
-        let refused = admission.enter(Verb::Run).await.err().expect("nobody else may wait");
+        let refused = admission.enter(&owner, Verb::Run).await.err().expect("nobody else may wait");
         let text = "all 1 places are taken and 1 requests wait (at most 1)";
         assert_eq!(refused.error().message, text);
         // Looking has places of its own.
-        assert!(admission.enter(Verb::List).await.is_ok());
+        assert!(admission.enter(&owner, Verb::List).await.is_ok());
         drop(place);
         assert!(waiting.await.expect("it goes on"));
         assert_eq!((admission.waiting(), admission.active()), (0, 0));

@@ -21,6 +21,13 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// What is said to those whose key ended while they were here.
+pub const KEY_ENDED: &str = "the key has ended";
+
+/// How often a stream asks whether its key still holds.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How a connection came in.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +79,36 @@ impl Asker {
     /// The owner, with what they told.
     pub fn owner(owner: Owner) -> Asker {
         Asker { key: None, owner: Arc::new(owner), span: None }
+    }
+
+    /// An error as they may read it: a key does not learn where things lie.
+    pub fn may_read(&self, state: &crate::state::State, error: Error) -> Error {
+        match self.key {
+            Some(_) => state.engine.without_home(error),
+            None => error,
+        }
+    }
+
+    /// Whether who came in would not come in any more: streams outlast keys.
+    pub async fn has_ended(&self, state: &Shared) -> bool {
+        let Some(key) = self.key.clone() else { return false };
+        let shared = state.clone();
+        let look = move || match &shared.inside {
+            Some(door) => shared.engine.has_ended_at(&key, door),
+            None => shared.engine.has_ended(&key),
+        };
+        // Who cannot be looked up is not let in either.
+        !matches!(tokio::task::spawn_blocking(look).await, Ok(Ok(false)))
+    }
+
+    /// Comes back once they have.
+    pub async fn ended(&self, state: &Shared) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if self.has_ended(state).await {
+                return;
+            }
+        }
     }
 
     /// The name under which work counts against limits and answers are kept.

@@ -5,6 +5,8 @@
 //! A client must keep up: one that sends or takes too slowly is cut off, so
 //! that nobody keeps places and disk by doing nothing.
 
+use crate::admission::Room;
+use crate::asker::Asker;
 use crate::failure::Failure;
 use crate::state::Shared;
 use axum::body::{Body, BodyDataStream, Bytes};
@@ -16,7 +18,7 @@ use futures_util::{StreamExt, stream};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// How long a client may be silent at first, or not take anything.
@@ -29,18 +31,23 @@ const CHUNKS: usize = 2;
 /// A body that has come whole, and its room.
 pub struct Received {
     pub file: File,
-    _room: OwnedSemaphorePermit,
+    _room: Room,
 }
 
 /// Takes a body that is not longer than it may be.
-pub async fn receive(state: &Shared, headers: &HeaderMap, body: Body) -> Result<Received, Failure> {
+pub async fn receive(
+    state: &Shared,
+    asker: &Asker,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Received, Failure> {
     let most = state.admission.body_bytes();
     let told = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     if told.and_then(|text| text.parse::<u64>().ok()).is_some_and(|bytes| bytes > most) {
         return Err(too_long(most));
     }
-    let room = state.admission.body().await?;
-    let file = nameless(state).await?;
+    let room = state.admission.body(asker).await?;
+    let file = nameless(state, asker).await?;
     let file = write_all(file, body.into_data_stream(), most).await?;
     Ok(Received { file, _room: room })
 }
@@ -62,10 +69,11 @@ async fn write_all(mut file: File, mut body: BodyDataStream, most: u64) -> Resul
 }
 
 /// A new file without a name.
-pub async fn nameless(state: &Shared) -> Result<File, Failure> {
+pub async fn nameless(state: &Shared, asker: &Asker) -> Result<File, Failure> {
     let engine = state.engine.clone();
     let made = tokio::task::spawn_blocking(move || engine.nameless_file()).await;
-    Ok(made.map_err(|_| Error::internal("the engine broke off"))??)
+    let made = made.map_err(|_| Error::internal("the engine broke off"))?;
+    Ok(made.map_err(|error| asker.may_read(state, error))?)
 }
 
 async fn blocking<T: Send + 'static>(
@@ -91,7 +99,7 @@ fn too_slow() -> Failure {
 
 /// Answers with a file's content, from where it stands. What the file lost
 /// meanwhile ends the connection: the client sees that it has not got all.
-pub fn send(file: File, length: u64, room: Option<OwnedSemaphorePermit>) -> Response {
+pub fn send(file: File, length: u64, room: Option<Room>) -> Response {
     let (chunks, queue) = mpsc::channel(CHUNKS);
     tokio::spawn(async move {
         let _room = room;

@@ -90,13 +90,16 @@ async fn carry_out_once(
     next: Next,
 ) -> Result<Response, Failure> {
     let key = read_key(&key)?;
-    let asker = request.extensions().get::<Asker>().map(Asker::id).unwrap_or_default();
+    let nobody = || Error::internal("a request came from nobody");
+    let asked_by = request.extensions().get::<Asker>().cloned().ok_or_else(nobody)?;
+    let asker = asked_by.id();
     let (parts, body) = request.into_parts();
     let body = extract::read(body, extract::BODY_BYTES_MAX).await?;
     let asked = format!("{} {}\n", parts.method, parts.uri);
     let print = fractal::fingerprint(&[asked.as_bytes(), &body]);
     let _on_its_way = state.answers.begin((asker.clone(), key.clone()))?;
-    if let Some(given) = state.engine.given(&asker, &key)? {
+    let given = state.engine.given(&asker, &key);
+    if let Some(given) = given.map_err(|error| asked_by.may_read(state, error))? {
         return again(given, &print);
     }
     let response = next.run(Request::from_parts(parts, Body::from(body))).await;
@@ -152,7 +155,11 @@ async fn keep(
         to_bytes(body, usize::MAX).await.map_err(|_| Error::internal("an answer was lost"))?;
     if body.len() <= ANSWER_BYTES_MAX {
         let text = String::from_utf8_lossy(&body).into_owned();
-        state.engine.give(&asker, &key, &Given { print, status: status.as_u16(), body: text })?;
+        let given = Given { print, status: status.as_u16(), body: text };
+        // It was carried out: whoever asked must hear so, kept or not.
+        if let Err(error) = state.engine.give(&asker, &key, &given) {
+            tracing::warn!("an answer could not be kept: {error}");
+        }
     }
     Ok(Response::from_parts(parts, Body::from(body)))
 }

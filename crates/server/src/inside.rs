@@ -8,6 +8,7 @@
 use crate::admission::{Admission, Budget};
 use crate::asker::Doorkeeper;
 use crate::limits::Gauges;
+use crate::otlp::Spans;
 use crate::state::{Project, Shared, State};
 use crate::{listen, serve};
 use axum::Router;
@@ -31,26 +32,32 @@ const CLOSING: Duration = Duration::from_secs(5);
 
 /// Has runs of this engine that ask for a door get one.
 pub fn open_doors(engine: &Arc<Engine>) {
+    open_traced_doors(engine, None);
+}
+
+/// The same for a server, which tells its collector what happens behind them.
+pub(crate) fn open_traced_doors(engine: &Arc<Engine>, spans: Option<Spans>) {
     // The engine holds this, so this must not hold the engine.
     let engine_of = Arc::downgrade(engine);
     engine.set_doors(Arc::new(move |grant| {
         let engine = engine_of.upgrade();
-        prepare(engine.ok_or_else(|| Error::internal("the engine is gone"))?, grant)
+        let engine = engine.ok_or_else(|| Error::internal("the engine is gone"))?;
+        prepare(engine, grant, spans.clone())
     }));
 }
 
 /// All that can fail, before the program starts.
-fn prepare(engine: Arc<Engine>, grant: Grant) -> Result<OpenDoor> {
+fn prepare(engine: Arc<Engine>, grant: Grant, spans: Option<Spans>) -> Result<OpenDoor> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Error::internal(format!("no thread to serve a door with: {error}")))?;
-    let state = state(engine, grant.clone());
+    let state = state(engine, grant.clone(), spans);
     let router = serve::router(state.clone())?;
     Ok(Box::new(move |listener| Box::new(Served::start(runtime, state, router, grant, listener))))
 }
 
-fn state(engine: Arc<Engine>, grant: Grant) -> Shared {
+fn state(engine: Arc<Engine>, grant: Grant, spans: Option<Spans>) -> Shared {
     let doorkeeper = Doorkeeper {
         hosts: BTreeSet::new(),
         origins: BTreeSet::new(),
@@ -67,6 +74,7 @@ fn state(engine: Arc<Engine>, grant: Grant) -> Shared {
     };
     let mut state = State::new(engine, project, doorkeeper, Admission::new(budget));
     state.inside = Some(grant);
+    state.spans = spans;
     Arc::new(state)
 }
 

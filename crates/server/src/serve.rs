@@ -186,7 +186,7 @@ fn state(
     };
     let admission = Admission::new(settings.budget);
     let engine = Arc::new(engine);
-    inside::open_doors(&engine);
+    inside::open_traced_doors(&engine, spans.clone());
     engine.keep_servers();
     let mut state = State::new(engine, project, doorkeeper, admission);
     state.mcp_fixtures = settings.mcp_fixtures;

@@ -3,7 +3,8 @@
 //!
 //! The program's output goes through pipes into a bounded queue. A client
 //! that reads slowly slows the program down; one that goes away lets it run
-//! to its end or its limits, as without a stream.
+//! to its end or its limits, as without a stream. One whose key ends meanwhile
+//! hears no more of it.
 
 use crate::asker::Asker;
 use crate::failure::Failure;
@@ -17,13 +18,19 @@ use futures_util::stream;
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde_json::json;
 use std::convert::Infallible;
+use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
-use tokio::sync::mpsc;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
 
 const CHUNK_BYTES: usize = 16 << 10;
 const QUEUED: usize = 64;
+/// How long a client may take nothing. Until then it slows the program down.
+const PATIENCE: Duration = Duration::from_secs(60);
+const NAP: Duration = Duration::from_millis(5);
 
 type Events = mpsc::Sender<Event>;
 
@@ -31,20 +38,25 @@ type Events = mpsc::Sender<Event>;
 /// starts is refused as without a stream.
 pub async fn run(state: &Shared, asker: &Asker, run: Run) -> Result<Response, Failure> {
     let (events, queue) = mpsc::channel(QUEUED);
-    let (stdout, out) = pipe()?;
-    let (stderr, err) = pipe()?;
-    let out = follow(out, "stdout", events.clone());
-    let err = follow(err, "stderr", events.clone());
+    let (ended, watched) = watch(state, asker)?;
     let (state, asker) = (state.clone(), asker.clone());
     let need = Need::run(run.sandbox.is_none());
     tokio::spawn(async move {
+        let (out, out_told) = oneshot::channel();
+        let (err, err_told) = oneshot::channel();
+        let told = events.clone();
         let job = move |engine: &fractal::Engine, caller: &fractal::Caller| {
-            let io = RunIo::piped(run.stdin.as_deref(), stdout, stderr);
+            let stdout = follow("stdout", told.clone(), out)?;
+            let stderr = follow("stderr", told, err)?;
+            let mut io = RunIo::piped(run.stdin.as_deref(), stdout, stderr);
+            if let Some(watched) = watched {
+                io = io.ending_with(watched.into());
+            }
             Ok(Reply::Run(Box::new(engine.run(caller, run, io)?)))
         };
         let done = work::replying(&state, &asker, need, job).await;
         // All output comes before the answer.
-        let _ = (out.await, err.await);
+        let _ = (out_told.await, err_told.await);
         let last = match done {
             Ok(reply) => Event::default().event("result").json_data(reply),
             Err(failure) => {
@@ -52,44 +64,81 @@ pub async fn run(state: &Shared, asker: &Asker, run: Run) -> Result<Response, Fa
             }
         };
         if let Ok(last) = last {
-            let _ = events.send(last).await;
+            let _ = events.send_timeout(last, PATIENCE).await;
         }
     });
-    Ok(answer(queue))
+    Ok(answer(queue, ended))
 }
 
-/// Events from a queue, with a sign of life now and then.
-pub fn answer(queue: mpsc::Receiver<Event>) -> Response {
-    let events = stream::unfold(queue, |mut queue| async move {
-        let event = queue.recv().await?;
-        Some((Ok::<_, Infallible>(event), queue))
+/// What comes back when nobody may listen any more, and what the run looks at
+/// to see that somebody does: behind a door nobody else would come back for it.
+fn watch(
+    state: &Shared,
+    asker: &Asker,
+) -> Result<(impl Future<Output = ()> + Send + 'static, Option<UnixStream>), Failure> {
+    let lost = |error| Error::internal(format!("cannot follow the caller: {error}"));
+    let pair = state.inside.is_some().then(UnixStream::pair).transpose().map_err(lost)?;
+    let (asked, watched) = pair.unzip();
+    let (state, asker) = (state.clone(), asker.clone());
+    let ended = async move {
+        let _until_left = asked;
+        asker.ended(&state).await;
+    };
+    Ok((ended, watched))
+}
+
+/// Events from a queue, with a sign of life now and then, until whoever hears
+/// them may no longer.
+pub fn answer(
+    queue: mpsc::Receiver<Event>,
+    ended: impl Future<Output = ()> + Send + 'static,
+) -> Response {
+    let events = stream::unfold((queue, Box::pin(ended)), |(mut queue, mut ended)| async move {
+        let event = tokio::select! {
+            biased;
+            () = &mut ended => return None,
+            event = queue.recv() => event?,
+        };
+        Some((Ok::<_, Infallible>(event), (queue, ended)))
     });
     Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))).into_response()
 }
 
-/// The end to write to, then the one to read from.
-fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
-    let (read, write) = pipe_with(PipeFlags::CLOEXEC)
-        .map_err(|error| Error::internal(format!("no pipe for the output: {error}")))?;
-    Ok((write, read))
+/// A pipe whose content becomes events, whole characters at a time, in a thread
+/// of its own: those of the runtime are for work that ends soon. It says when
+/// all of it was told.
+fn follow(
+    name: &'static str,
+    events: Events,
+    told: oneshot::Sender<()>,
+) -> fractal::Result<OwnedFd> {
+    let failed = |error| Error::internal(format!("cannot follow the output: {error}"));
+    let (read, write) =
+        pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(std::io::Error::from(error)))?;
+    let work = move || {
+        let _until_told = told;
+        tell(File::from(read), name, events);
+    };
+    std::thread::Builder::new().spawn(work).map_err(failed)?;
+    Ok(write)
 }
 
-/// Turns what comes out of a pipe into events, whole characters at a time.
-fn follow(pipe: OwnedFd, name: &'static str, events: Events) -> tokio::task::JoinHandle<()> {
-    tokio::task::spawn_blocking(move || {
-        let mut pipe = std::fs::File::from(pipe);
-        let mut rest = Vec::new();
-        let mut chunk = vec![0; CHUNK_BYTES];
-        while let Ok(read @ 1..) = pipe.read(&mut chunk) {
-            rest.extend_from_slice(&chunk[..read]);
-            let whole = whole_characters(&rest);
-            let text: Vec<u8> = rest.drain(..whole).collect();
-            // Nobody listens any more; the pipe is emptied all the same, or
-            // the program would hang.
-            let _ = send(&events, name, &text);
-        }
-        let _ = send(&events, name, &rest);
-    })
+fn tell(mut pipe: File, name: &str, events: Events) {
+    let mut events = Some(events);
+    let mut rest = Vec::new();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut send_on = |bytes: &[u8]| {
+        // Nobody listens any more; the pipe is emptied all the same, or the
+        // program would hang.
+        events = events.take().filter(|events| send(events, name, bytes).is_some());
+    };
+    while let Ok(read @ 1..) = pipe.read(&mut chunk) {
+        rest.extend_from_slice(&chunk[..read]);
+        let whole = whole_characters(&rest);
+        let text: Vec<u8> = rest.drain(..whole).collect();
+        send_on(&text);
+    }
+    send_on(&rest);
 }
 
 fn send(events: &Events, name: &str, bytes: &[u8]) -> Option<()> {
@@ -97,8 +146,16 @@ fn send(events: &Events, name: &str, bytes: &[u8]) -> Option<()> {
         return Some(());
     }
     let text = String::from_utf8_lossy(bytes);
-    let event = Event::default().event(name).json_data(json!({ "text": text })).ok()?;
-    events.blocking_send(event).ok()
+    let mut event = Event::default().event(name).json_data(json!({ "text": text })).ok()?;
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match events.try_send(event) {
+            Ok(()) => return Some(()),
+            Err(TrySendError::Full(back)) if Instant::now() < until => event = back,
+            Err(_) => return None,
+        }
+        std::thread::sleep(NAP);
+    }
 }
 
 /// How many of these bytes end with a whole character, or can never be one.

@@ -2,10 +2,11 @@
 //! about it as text.
 //!
 //! It is a run like any other, with its place, its limits and its record. A
-//! client that goes away, is silent, or does not take what is written hangs
-//! up: the kernel tells the programs, and a while later they are ended.
+//! client that goes away, is silent, does not take what is written, or whose
+//! key ends hangs up: the kernel tells the programs, and a while later they are
+//! ended.
 
-use crate::asker::Asker;
+use crate::asker::{Asker, KEY_ENDED};
 use crate::failure::Failure;
 use crate::state::Shared;
 use crate::work::{self, Need};
@@ -66,6 +67,7 @@ pub async fn attend(socket: WebSocket, state: Shared, asker: Asker, run: Run, si
     let gone = tokio::select! {
         gone = listen(stream, typed, &words) => Some(gone),
         () = show(&mut shown, &mut sink) => None,
+        () = asker.ended(&state) => Some(Some(Error::denied(KEY_ENDED))),
     };
     // In this order: who has hung up has not typed an end.
     drop(words);

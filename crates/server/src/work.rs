@@ -8,12 +8,13 @@ use crate::metrics;
 use crate::otlp::{Attribute, Open};
 use crate::state::Shared;
 use fractal::model::{ToolReply, Verb};
-use fractal::{Action, Caller, Engine, Error, Reply, RunIo};
+use fractal::{Action, Caller, Cancel, Engine, Error, Reply, RunIo};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 /// Carries out an action.
-pub async fn apply(state: &Shared, asker: &Asker, action: Action) -> Result<Reply, Failure> {
+pub async fn apply(state: &Shared, asker: &Asker, mut action: Action) -> Result<Reply, Failure> {
+    bound_jobs(&mut action, state.admission.at_once());
     let need = Need {
         verb: action.verb(),
         told: action.verb(),
@@ -38,6 +39,23 @@ pub async fn apply(state: &Shared, asker: &Asker, action: Action) -> Result<Repl
         done
     };
     replying(state, asker, need, job).await
+}
+
+/// One request is one place. What it does side by side is bounded as requests
+/// are, or asking for it would be a way past the bound.
+fn bound_jobs(action: &mut Action, most: usize) {
+    let jobs = match action {
+        Action::Calls(asked) => &mut asked.jobs,
+        Action::Try(asked) => &mut asked.jobs,
+        _ => return,
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let most = u32::try_from(most).unwrap_or(u32::MAX);
+    match jobs {
+        Some(asked) => *asked = (*asked).min(most),
+        None if cores as u64 > u64::from(most) => *jobs = Some(most),
+        None => {}
+    }
 }
 
 /// A run behind a door ends when whoever asked for it goes away: nobody else
@@ -125,8 +143,9 @@ pub async fn calling(
     carry_out(state, asker, need, job, told_of_call).await
 }
 
-/// Calls the engine where it may block. A client that goes away does not stop
-/// what has begun; its place is taken until it ends.
+/// Calls the engine where it may block. A client that goes away stops what
+/// only reads; anything else that has begun goes on, and its place is taken
+/// until it ends.
 pub async fn blocking<R: Send + 'static>(
     state: &Shared,
     asker: &Asker,
@@ -148,23 +167,22 @@ async fn carry_out<R: Send + 'static>(
     }
     let Need { verb, told: name, makes, needs_settings } = need;
     let at_work = state.doorkeeper.gauges.work(asker)?;
-    let place = state.admission.enter(verb).await?;
+    let place = state.admission.enter(asker, verb).await?;
     let (shared, asker) = (state.clone(), asker.clone());
+    let waiting = Waiting::default();
+    let cancel = waiting.0.clone();
     let task = tokio::task::spawn_blocking(move || {
         let _until_done = (at_work, place);
         // Here, so that it lasts as long as the work, whoever goes away.
         let span = begin(&shared, &asker, name);
         let work = || {
-            let caller = asker.caller(&shared, needs_settings)?;
+            let caller = Caller { cancel, ..asker.caller(&shared, needs_settings)? };
             if makes {
                 shared.admission.room(&shared.engine)?;
             }
             job(&shared.engine, &caller)
         };
-        let done = match asker.key {
-            Some(_) => work().map_err(|error| shared.engine.without_home(error)),
-            None => work(),
-        };
+        let done = work().map_err(|error| asker.may_read(&shared, error));
         if let Some(span) = span {
             let error = done.as_ref().err().map(|error| error.code.name());
             span.end(done.as_ref().map_or_else(|_| Vec::new(), told), error);
@@ -173,6 +191,17 @@ async fn carry_out<R: Send + 'static>(
     });
     let done = task.await.map_err(|_| Error::internal("the engine broke off"))?;
     Ok(done?)
+}
+
+/// Somebody who waits for an answer, until dropped: with the request, which
+/// goes with its connection.
+#[derive(Default)]
+struct Waiting(Cancel);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
 }
 
 /// Begins the span of what the engine does for a request.

@@ -43,7 +43,7 @@ pub use keys::KeyRow;
 pub use layers::LayerHold;
 pub use open::{Store, new_id, now_ms};
 pub use read::Reads;
-pub use recover::{last_words_file, process_start};
+pub use recover::{is_stopped, last_words_file, process_start};
 pub use repair::Repair;
 pub use rows::{LayerRow, RunRow, SandboxRow, SnapshotRow, VolumeRow};
 pub use schema::FORMAT_VERSION;

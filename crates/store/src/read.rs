@@ -261,9 +261,10 @@ impl Store {
     }
 
     /// Bytes in all layers that are under `tops` and not under `ground`, each
-    /// of them once. Those that go away meanwhile count for nothing.
-    pub fn size_above(&self, tops: &[Id], ground: &[Id]) -> Result<u64> {
-        let mut seen = std::collections::HashSet::new();
+    /// of them once, and without those in `left_out`, whatever is under these.
+    /// Those that go away meanwhile count for nothing.
+    pub fn size_above(&self, tops: &[Id], ground: &[Id], left_out: &[Id]) -> Result<u64> {
+        let mut seen: std::collections::HashSet<Id> = left_out.iter().copied().collect();
         for id in ground {
             seen.extend(self.stack(*id)?.into_iter().map(|layer| layer.id));
         }

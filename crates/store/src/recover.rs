@@ -39,16 +39,32 @@ impl Store {
                     tx.append(body)?;
                 }
             }
-            for run in gone {
-                // Another process may have been here since we looked.
-                if tx.delete_run(run.id)? {
-                    record_lost(tx, &run)?;
-                    lost.push(run);
-                }
-            }
+            lose(tx, gone, &mut lost)?;
             Ok(lost)
         })
     }
+
+    /// Records these runs as lost, although their process lives: it broke off,
+    /// or does nothing. Should it come back to one of them, its row is gone, and
+    /// nothing can be committed by it. Returns those that had a row until now.
+    pub fn lose(&self, runs: Vec<RunRow>) -> Result<Vec<RunRow>> {
+        self.transact(|tx| {
+            let mut lost = Vec::new();
+            lose(tx, runs, &mut lost)?;
+            Ok(lost)
+        })
+    }
+}
+
+fn lose(tx: &Tx<'_>, runs: Vec<RunRow>, lost: &mut Vec<RunRow>) -> Result<()> {
+    for run in runs {
+        // Another process may have been here since we looked.
+        if tx.delete_run(run.id)? {
+            record_lost(tx, &run)?;
+            lost.push(run);
+        }
+    }
+    Ok(())
 }
 
 fn last_words(home: &Path) -> Vec<PathBuf> {
@@ -95,6 +111,14 @@ fn record_lost(tx: &Tx<'_>, run: &RunRow) -> Result<()> {
 
 fn is_alive(run: &RunRow) -> bool {
     process_start(run.pid) == Some(run.pid_start)
+}
+
+/// Whether the process that supervises a run stands still, by a signal or
+/// under a debugger: it writes nothing down until somebody lets it go on.
+pub fn is_stopped(run: &RunRow) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", run.pid)).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().next());
+    parse_stat(&stat) == Some(run.pid_start) && matches!(state, Some("T" | "t"))
 }
 
 /// When a living process started, in clock ticks since boot: what belongs

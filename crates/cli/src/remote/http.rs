@@ -44,10 +44,42 @@ fn exchange(
     }
     request.extend_from_slice(b"\r\n");
     request.extend_from_slice(body.unwrap_or_default());
-    stream.write_all(&request)?;
+    stream.write_all(&request).map_err(unread)?;
     // Nothing follows an answer before we ask again, so nothing is lost with
     // what this reader holds.
-    read(BufReader::new(stream))
+    let mut answer = BufReader::new(stream);
+    answer.fill_buf().map_err(unread)?;
+    read(answer)
+}
+
+/// A request that the other side has not read to its end, and so not begun. The
+/// kernel tells it apart from one that was read: a local socket that is closed
+/// takes no more (a broken pipe), or was closed with bytes in it that nobody
+/// had read (a reset), and nothing follows a request before its answer.
+#[derive(Debug)]
+struct Unread;
+
+impl std::fmt::Display for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the server closed before it had read the request")
+    }
+}
+
+impl std::error::Error for Unread {}
+
+/// The same error, said in these words where it is one of those.
+pub fn unread(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+            io::Error::new(error.kind(), Unread)
+        }
+        _ => error,
+    }
+}
+
+/// Whether an error says so.
+pub fn is_unread(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Unread>())
 }
 
 fn read(mut from: impl BufRead) -> io::Result<Response> {

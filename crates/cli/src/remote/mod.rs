@@ -65,8 +65,12 @@ impl Server {
         if body.len() > BODY_BYTES_MAX {
             return Err(Refused::Unused);
         }
-        let response = http::post(&self.stream, "/v1/apply", &self.facts, &body).map_err(lost)?;
-        read(action, &response)
+        match http::post(&self.stream, "/v1/apply", &self.facts, &body) {
+            Ok(response) => read(action, &response),
+            // It ended between its greeting and our request.
+            Err(error) if http::is_unread(&error) => Err(Refused::Unused),
+            Err(error) => Err(lost(error).into()),
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! passed on, and the server ends the run when we are gone. What the messages
 //! look like stands in the server's `handed` module.
 
-use super::{Facts, Refused, lost, peer};
+use super::{Facts, Refused, http, lost, peer};
 use fractal::{Code, Error, Run, RunReply, Signals};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -68,7 +68,15 @@ impl Runs {
         }
         // From here on signals are the program's.
         let signals = Signals::take();
-        let answer = self.exchange(&text, stdio, signals.as_ref()).map_err(lost)?;
+        let answer = match self.exchange(&text, stdio, signals.as_ref()) {
+            Err(error) if http::is_unread(&error) => {
+                if let Some(signals) = signals {
+                    signals.give_back();
+                }
+                return Err(Refused::Unused);
+            }
+            answer => answer.map_err(lost)?,
+        };
         let answer: Answer = serde_json::from_slice(&answer).map_err(|error| {
             Error::internal(format!("the server's answer does not read: {error}"))
         })?;
@@ -91,15 +99,16 @@ impl Runs {
         stdio: &[OwnedFd; 3],
         signals: Option<&Signals>,
     ) -> io::Result<Vec<u8>> {
-        send(&self.stream, text, stdio)?;
-        if let Some(signals) = signals {
-            self.pass_on(signals)?;
-        }
-        read_frame(&self.stream, ANSWER_BYTES_MAX)
+        send(&self.stream, text, stdio).map_err(http::unread)?;
+        // A signal that nobody read says nothing about the request.
+        let has_passed_on = signals.map(|signals| self.pass_on(signals)).transpose()? == Some(true);
+        let answer = read_frame(&self.stream, ANSWER_BYTES_MAX);
+        if has_passed_on { answer } else { answer.map_err(http::unread) }
     }
 
-    /// Passes signals on until there is an answer.
-    fn pass_on(&self, signals: &Signals) -> io::Result<()> {
+    /// Passes signals on until there is an answer; whether there were any.
+    fn pass_on(&self, signals: &Signals) -> io::Result<bool> {
+        let mut has_passed_on = false;
         loop {
             let mut ready = [
                 PollFd::new(&self.stream, PollFlags::IN),
@@ -110,9 +119,10 @@ impl Runs {
                 done => done?,
             };
             if !ready[0].revents().is_empty() {
-                return Ok(());
+                return Ok(has_passed_on);
             }
             if let Some(signal) = signals.ending().and_then(|signal| u8::try_from(signal).ok()) {
+                has_passed_on = true;
                 // A server that is gone is seen by the next poll.
                 let _ = (&self.stream).write_all(&[signal]);
             }

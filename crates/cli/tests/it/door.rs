@@ -327,6 +327,25 @@ fn nested_runs_end_with_the_outer_one() {
 }
 
 #[test]
+fn a_run_told_as_events_ends_when_nobody_hears_them() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let script = r#"
+        timeout 2 curl -sN --unix-socket "$FRACTAL_DOOR" -H "Authorization: Bearer $FRACTAL_KEY" \
+            -H 'Accept: text/event-stream' -H 'Content-Type: application/json' \
+            -d '{"name":"kid","command":["sh","-c","echo begun; sleep 600"]}' http://door/v1/run
+        n=0
+        while fractal show kid | grep -q running && [ $n -lt 50 ]; do n=$((n+1)); sleep 0.2; done
+        echo "waited $n"
+    "#;
+    let done = inside(&world, &["--name", "own"], script);
+    assert!(done.out.contains("begun"), "{}{}", done.out, done.err);
+    assert!(!done.out.contains("waited 50"), "{}{}", done.out, done.err);
+}
+
+#[test]
 fn all_behind_a_door_share_what_the_outer_run_may_use() {
     if !able() {
         return;
@@ -430,6 +449,57 @@ fn copies_count_towards_the_disk_limit() {
 }
 
 #[test]
+fn runs_behind_a_door_never_write_more_than_the_outer_one_may() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    // Four at the same instant, each as greedy as it can be; then what is left
+    // is asked for, and what is there is dropped.
+    let script = r#"
+        for n in 1 2 3 4; do
+            fractal -q run --name kid$n -- sh -c 'head -c 64M /dev/zero > big; sleep 2'                 > out$n 2>&1 &
+        done
+        wait
+        for n in 1 2 3 4; do fractal drop kid$n --force > /dev/null 2>&1; done
+        fractal -q run --rm --disk 24m -- sh -c 'head -c 20M /dev/zero > big'; echo "alone $?"
+        fractal -q run --rm --disk 24m -- sleep 3 & sleep 1
+        fractal -q run --rm --disk 24m -- true; echo "beside $?"
+        fractal -q run --rm -- true; echo "little $?"
+        wait
+        fractal -q run --rm --disk 24m -- true; echo "after $?"
+    "#;
+    let peak = std::thread::scope(|scope| {
+        let world = &world;
+        let running =
+            scope.spawn(move || inside(world, &["--name", "own", "--disk", "32m"], script));
+        let mut peak = 0;
+        while !running.is_finished() {
+            peak = peak.max(bytes_below(&world.state().join("layers")));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let done = running.join().expect("it ends");
+        assert_eq!(done.out, "alone 0\nbeside 125\nlittle 0\nafter 0\n", "{}", done.err);
+        assert!(done.err.contains("are left behind this door"), "{}", done.err);
+        peak
+    });
+    // What is written between two looks of a watcher is over as well.
+    assert!((8 << 20..40 << 20).contains(&peak), "{} MiB", peak >> 20);
+}
+
+/// Bytes that files below a directory take.
+fn bytes_below(dir: &std::path::Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| Some((entry.metadata().ok()?, entry.path())))
+        .map(|(meta, path)| {
+            meta.blocks() * 512 + if meta.is_dir() { bytes_below(&path) } else { 0 }
+        })
+        .sum()
+}
+
+#[test]
 fn who_joins_a_run_does_not_come_to_more_by_it() {
     if !able() {
         return;
@@ -468,10 +538,11 @@ fn a_drop_never_ends_who_supervises() {
     };
     // It might be a server with runs of others that has no time just now.
     signal("-STOP");
-    let refused = world.fractal(&["drop", "own"]);
-    assert_eq!(refused.status, 125, "{}{}", refused.out, refused.err);
-    assert!(refused.err.contains("busy"), "{}", refused.err);
-    signal("-CONT");
-    assert!(launcher.wait().expect("it ends").code().is_some(), "it ended by itself");
+    let began = Instant::now();
     world.ok(&["drop", "own"]);
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    assert!(!world.ok(&["list"]).out.contains("own"));
+    signal("-CONT");
+    assert_eq!(launcher.wait().expect("it ends").code(), Some(5), "it ended by itself");
+    assert!(!world.ok(&["list"]).out.contains("own"), "it brings nothing back");
 }

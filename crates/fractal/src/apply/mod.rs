@@ -176,6 +176,7 @@ pub(crate) fn carry_out(engine: &Engine, mut job: Job<'_>, undoes: Option<Id>) -
     let survey = survey::survey(&mut job, undoes.is_some())?;
     let row = begin(engine, &disk, &job, &survey, undoes)?;
     let undo = row.id;
+    let _underway = recover::Underway(engine, row.clone());
     let mut work = lay_out(engine, &disk, row, job, survey)?;
     let done = work.decide().and_then(|()| work.go_on()).and_then(|()| work.finish(false));
     match done {

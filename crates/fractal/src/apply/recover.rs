@@ -163,6 +163,18 @@ impl Work<'_> {
     }
 }
 
+/// A write whose thread may break off, which leaves it to the next command as
+/// the end of its process would.
+pub(super) struct Underway<'e>(pub &'e Engine, pub ApplyRow);
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            release(self.0, &self.1);
+        }
+    }
+}
+
 /// Nobody works on it: the next command may try.
 fn release(engine: &Engine, row: &ApplyRow) {
     let nobody = Worker::default();

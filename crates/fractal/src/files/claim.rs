@@ -5,6 +5,7 @@
 //! which it is seen that there is no other; runs wait for it, or are told.
 
 use super::Files;
+use crate::doorway::Promised;
 use crate::{Caller, Engine, base, living, record};
 use fractal_jail::layer::{Bounds, Layer, Writer, disk_usage};
 use fractal_model::{Code, Error, Id, Result, SandboxPath, Tier, Verb, format_bytes};
@@ -28,6 +29,7 @@ pub fn writing<'c, T>(
 ) -> Result<T> {
     let run = new_id();
     let (row, _hold) = claim(engine, row, run)?;
+    let _settled = living::Underway::new(engine, run, row.top);
     let done = write(engine, caller, &row, run, decide);
     let mut body = record(caller, "copy", Some(&row));
     body.detail = json!({ "way": "in" });
@@ -75,13 +77,13 @@ fn write<'c, T>(
 ) -> Result<T> {
     let files = Files::open(engine, caller, Verb::Copy, row)?;
     let (edit, said) = decide(&files)?;
-    match &edit {
+    let _room = match &edit {
         Edit::Put(file) => {
             files.refuse_write(&file.path)?;
-            refuse_full(engine, caller, row, file.size_bytes)?;
+            refuse_full(engine, caller, row, file.size_bytes)?
         }
-        Edit::Delete(path) => files.refuse_delete(path)?,
-    }
+        Edit::Delete(path) => files.refuse_delete(path).map(|()| None)?,
+    };
     let below = engine.store.layer(row.top)?.and_then(|top| top.below);
     let below = engine.views(row, below)?.common;
     engine.store.dirty_layer(row.top, &crate::verbs::run::claim::label(run))?;
@@ -137,14 +139,20 @@ fn owner_above(files: &Files<'_>, path: &SandboxPath) -> Result<(u32, u32)> {
 }
 
 /// Programs are stopped at the disk limit; so is who writes in their place.
-fn refuse_full(engine: &Engine, caller: &Caller, row: &SandboxRow, more: u64) -> Result<()> {
-    engine.require_disk_below(caller, more)?;
+/// Behind a door the room is theirs until they have written.
+fn refuse_full(
+    engine: &Engine,
+    caller: &Caller,
+    row: &SandboxRow,
+    more: u64,
+) -> Result<Option<Promised>> {
+    let room = engine.require_disk_below(caller, more)?;
     let policy = caller.policy.meet(&row.policy);
-    let Some(most) = policy.limits.disk_bytes else { return Ok(()) };
+    let Some(most) = policy.limits.disk_bytes else { return Ok(room) };
     let top = Layer::open(&engine.store.layer_tree(row.top))?;
     let used = disk_usage(&top, &Bounds::default())?;
     if !used.truncated && used.bytes.saturating_add(more) <= most {
-        return Ok(());
+        return Ok(room);
     }
     let (used, most) = (format_bytes(used.bytes), format_bytes(most));
     let why = format!("`{}` holds {used} of {most}: there is no room for more", row.name);

@@ -91,7 +91,10 @@ impl Calling<'_> {
             tries: went.tries,
             wall_ms,
             kind: how,
-            answer: went.result.map_or_else(ToolAnswer::Error, ToolAnswer::Output),
+            answer: match went.result {
+                Ok(value) => ToolAnswer::Output(value),
+                Err(error) => ToolAnswer::Error(self.engine.readable(self.caller, error)),
+            },
         }
     }
 

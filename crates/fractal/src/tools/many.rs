@@ -4,10 +4,10 @@ use super::ToolRegistry;
 use super::call::Calling;
 use super::mcp;
 use super::slots::Slots;
-use crate::{Caller, Engine};
+use crate::{Caller, Cancel, Engine};
 use fractal_model::{Code, Error, Policy, Result, ToolCall, ToolReply};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Calls that run at once, whatever is asked.
 const JOBS_MAX: usize = 64;
@@ -53,24 +53,6 @@ impl Options {
         let cpus = policy.limits.cpu_milli.map(|milli| milli.div_ceil(1000));
         let allowed = cpus.and_then(|cpus| usize::try_from(cpus).ok()).unwrap_or(JOBS_MAX);
         self.jobs.unwrap_or_else(cores).min(JOBS_MAX).min(allowed).max(1)
-    }
-}
-
-/// Says to everybody who has a copy of it that the work is not wanted any
-/// more. Calls that wait are answered at once, programs are ended, functions
-/// are left alone.
-#[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicBool>);
-
-impl Cancel {
-    /// Calls everything off.
-    pub fn cancel(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    /// Whether it was.
-    pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Acquire)
     }
 }
 

@@ -23,7 +23,8 @@ mod stoppable;
 mod tame;
 mod verbs;
 
-pub use many::{Cancel, Options};
+pub use crate::Cancel;
+pub use many::Options;
 pub use mcp::Proxied;
 pub use program::Program;
 pub use registry::ToolRegistry;
@@ -158,7 +159,12 @@ impl Engine {
     /// The same with what the caller's project and the user describe, and
     /// those descriptions that cannot be read.
     pub fn tools_for(&self, caller: &Caller) -> (ToolRegistry, Vec<Error>) {
-        self.tools().with(caller)
+        let (registry, broken) = self.tools().with(caller);
+        (registry, self.all_readable(caller, broken))
+    }
+
+    fn all_readable(&self, caller: &Caller, list: Vec<Error>) -> Vec<Error> {
+        list.into_iter().map(|error| self.readable(caller, error)).collect()
     }
 
     /// What of it the caller may use in a sandbox, or in a new one.
@@ -179,6 +185,7 @@ impl Engine {
         };
         let (registry, mut broken) = registry.with(caller);
         broken.extend(registry.discover_servers(self, caller, &policy));
+        let broken = self.all_readable(caller, broken);
         Ok(ToolsReply { tools: registry.list(&policy), broken })
     }
 

@@ -171,8 +171,8 @@ pub fn write_between(
     out: &mut dyn Write,
 ) -> Result<Stat> {
     let (one, two) = (engine.find(caller, Some(one))?, engine.find(caller, Some(two))?);
-    let ((views, mine), (others, theirs)) =
-        (diff::changes(engine, &one, None)?, diff::changes(engine, &two, None)?);
+    let changes = |row| diff::changes_while(engine, row, None, &caller.cancel);
+    let ((views, mine), (others, theirs)) = (changes(&one)?, changes(&two)?);
     let mut wanted = Vec::new();
     for path in paths {
         wanted.push(path_of(&one.directory.join(path))?);

@@ -3,7 +3,7 @@
 use super::run::without_mount_points;
 use crate::patch::{PatchError, PatchOptions, Stat, write_name_status, write_patch, write_stat};
 use crate::view::{Views, path_of};
-use crate::{Caller, Engine, stale};
+use crate::{Caller, Cancel, Engine, stale};
 use fractal_jail::layer::{Bounds, Changes};
 use fractal_model::{Change, Code, DiffReply, Error, Result, SandboxPath, Staleness};
 use fractal_store::{Reads, SandboxRow};
@@ -52,7 +52,7 @@ pub fn diff(
     since: Option<&str>,
 ) -> Result<DiffReply> {
     let row = engine.find(caller, selector)?;
-    let (_, found) = listed(engine, &row, since)?;
+    let (_, found) = listed(engine, &row, since, &caller.cancel)?;
     Ok(DiffReply {
         sandbox: row.name.clone(),
         changes: found.list,
@@ -68,7 +68,17 @@ pub fn changes(
     row: &SandboxRow,
     since: Option<&str>,
 ) -> Result<(Views, Vec<Change>)> {
-    let (views, found) = listed(engine, row, since)?;
+    changes_while(engine, row, since, &Cancel::default())
+}
+
+/// The same for those who only read: it ends when nobody waits for it any more.
+pub fn changes_while(
+    engine: &Engine,
+    row: &SandboxRow,
+    since: Option<&str>,
+    cancel: &Cancel,
+) -> Result<(Views, Vec<Change>)> {
+    let (views, found) = listed(engine, row, since, cancel)?;
     if found.truncated {
         return Err(Error::new(
             Code::Limit,
@@ -88,12 +98,17 @@ pub fn changes(
 }
 
 /// How many paths differ, as far as they can be listed.
-pub fn count(engine: &Engine, row: &SandboxRow) -> Result<usize> {
-    Ok(listed(engine, row, None)?.1.list.len())
+pub fn count(engine: &Engine, row: &SandboxRow, cancel: &Cancel) -> Result<usize> {
+    Ok(listed(engine, row, None, cancel)?.1.list.len())
 }
 
 /// The same as far as it can be listed, for those who look.
-fn listed(engine: &Engine, row: &SandboxRow, since: Option<&str>) -> Result<(Views, Changes)> {
+fn listed(
+    engine: &Engine,
+    row: &SandboxRow,
+    since: Option<&str>,
+    cancel: &Cancel,
+) -> Result<(Views, Changes)> {
     let base = match since {
         None => row.base,
         Some(name) => {
@@ -105,7 +120,7 @@ fn listed(engine: &Engine, row: &SandboxRow, since: Option<&str>) -> Result<(Vie
             Some(snapshot.ok_or_else(missing)?.layer)
         }
     };
-    let views = engine.views(row, base)?;
+    let views = engine.views(row, base)?.wanted_until(cancel);
     let mut found = views.changes(&Bounds::default())?;
     without_mount_points(&mut found.list, &row.mounts)?;
     Ok((views, found))
@@ -120,7 +135,7 @@ pub fn write(
     out: &mut dyn Write,
 ) -> Result<DiffOutput> {
     let row = engine.find(caller, selector)?;
-    let (views, found) = listed(engine, &row, since)?;
+    let (views, found) = listed(engine, &row, since, &caller.cancel)?;
     let changes = found.list;
     let mut output = DiffOutput {
         changes: changes.len(),

@@ -73,7 +73,7 @@ pub fn export(
     // Found before anything is made.
     let row = engine.find(caller, selector)?;
     let written = File::create(&temporary).map_err(failed).and_then(|mut file| {
-        let reply = pack(engine, &row, history, &mut file)?;
+        let reply = pack(engine, caller, &row, history, &mut file)?;
         file.sync_all().map_err(failed)?;
         std::fs::rename(&temporary, &target).map_err(failed)?;
         Ok(reply)
@@ -97,18 +97,20 @@ pub fn export_into(
     out: &mut dyn Write,
 ) -> Result<ArchiveReply> {
     let row = engine.find(caller, Some(selector))?;
-    let reply = pack(engine, &row, history, out)?;
+    let reply = pack(engine, caller, &row, history, out)?;
     note(engine, caller, &row, reply)
 }
 
 fn pack(
     engine: &Engine,
+    caller: &Caller,
     row: &SandboxRow,
     history: bool,
     out: &mut dyn Write,
 ) -> Result<ArchiveReply> {
-    let (views, changes) = super::diff::changes(engine, row, None)?;
-    let past = if history { history::of(engine, row)? } else { Vec::new() };
+    let cancel = &caller.cancel;
+    let (views, changes) = super::diff::changes_while(engine, row, None, cancel)?;
+    let past = if history { history::of(engine, row, cancel)? } else { Vec::new() };
     let (history, mut shows): (Vec<Past>, Vec<View>) = past.into_iter().unzip();
     shows.push(views.top());
     let manifest = Manifest {
@@ -201,7 +203,7 @@ fn append<W: Write>(
                 // A file that grows meanwhile must not overrun its header.
                 let size = entry.size;
                 let mut header = self::header(tar::EntryType::Regular, entry.mode, size, owner);
-                let exact = Exact { file, left: size };
+                let exact = Exact { file, left: size, view };
                 tar.append_data(&mut header, Path::new(name), exact).map_err(failed)?;
                 reply.bytes += size;
             }
@@ -253,13 +255,16 @@ fn header(kind: tar::EntryType, mode: u32, size: u64, (uid, gid): (u32, u32)) ->
 }
 
 /// Gives exactly as many bytes as were promised: cut, or filled with zeros.
-struct Exact {
+struct Exact<'v> {
     file: File,
     left: u64,
+    view: &'v View,
 }
 
-impl std::io::Read for Exact {
+impl std::io::Read for Exact<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        // A size is a claim, and reading holes takes time as well.
+        self.view.check_wanted().map_err(std::io::Error::other)?;
         let room = (buffer.len() as u64).min(self.left) as usize;
         let mut count = std::io::Read::read(&mut self.file, &mut buffer[..room])?;
         if count == 0 && room > 0 {

@@ -30,7 +30,7 @@ pub fn fork(
     ask.check()?;
     check_ttl(ttl_ms)?;
     engine.require_room_below(caller)?;
-    engine.require_copy_below(caller, &parent)?;
+    let _room = engine.require_copy_below(caller, &parent)?;
     let id = new_id();
     let name = name.map_or_else(|| Ok(names::for_id(id)), names::read)?;
     if engine.store.sandbox_named(&parent.tenant, &name)?.is_some() {

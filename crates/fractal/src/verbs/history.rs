@@ -6,7 +6,7 @@
 //! and an import puts one layer on the next. What the sandbox holds now stands
 //! beside them, whole: who does not want its past reads only that.
 
-use crate::{Engine, base, insert_layer};
+use crate::{Cancel, Engine, base, insert_layer};
 use fractal_jail::layer::{Bounds, Layer, View};
 use fractal_model::{Change, Code, Error, Id, Name, Result};
 use fractal_store::{Reads, SandboxRow, SnapshotRow, Tx, new_id, now_ms};
@@ -35,14 +35,14 @@ pub fn folder(number: usize) -> String {
 
 /// A sandbox's snapshots in the order in which they were taken, each with what
 /// it shows.
-pub fn of(engine: &Engine, row: &SandboxRow) -> Result<Vec<(Past, View)>> {
+pub fn of(engine: &Engine, row: &SandboxRow, cancel: &Cancel) -> Result<Vec<(Past, View)>> {
     let mut snapshots = engine.store.snapshots(row.id)?;
     snapshots.sort_by_key(|snapshot| (snapshot.created_ms, snapshot.layer));
     let mut before = row.base;
     let mut list = Vec::new();
     for snapshot in snapshots {
         let then = SandboxRow { top: snapshot.layer, ..row.clone() };
-        let views = engine.views(&then, before)?;
+        let views = engine.views(&then, before)?.wanted_until(cancel);
         let mut found = views.changes(&Bounds::default())?;
         if found.truncated || found.unreadable > 0 {
             let what = format!("the snapshot `{}` cannot be read whole", snapshot.name);

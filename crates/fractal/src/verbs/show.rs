@@ -16,7 +16,7 @@ pub fn show(engine: &Engine, caller: &Caller, selector: Option<&str>) -> Result<
         snapshots,
         mounts: row.mounts.clone(),
         children,
-        changes: super::diff::count(engine, &row)?,
+        changes: super::diff::count(engine, &row, &caller.cancel)?,
         stale: stale::look(engine, &row),
     })
 }

@@ -31,7 +31,7 @@ pub fn snapshot(
         )
         .hint("choose another name; `fractal show` lists them"));
     }
-    engine.require_copy_below(caller, &row)?;
+    let _room = engine.require_copy_below(caller, &row)?;
     seal::while_sealed(engine, row, |row, seal| take(engine, caller, row, seal, &name))
 }
 

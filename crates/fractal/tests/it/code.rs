@@ -32,6 +32,43 @@ fn what_code_writes_is_in_the_sandbox_and_not_outside() {
     assert_eq!(std::fs::read_to_string(project.join("a")).unwrap(), "1");
 }
 
+/// Whether something panics, without a word about it.
+fn breaks_off(work: impl FnOnce()) -> bool {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err()
+}
+
+/// Runs that the journal calls lost.
+fn lost(world: &World) -> usize {
+    let action = fractal::Action::Log { sandbox: None, limit: Some(100), here: false, whole: true };
+    let Ok(fractal::Reply::Log(log)) = world.apply(action) else { panic!("there is a journal") };
+    log.records.iter().filter(|record| record.body.detail["outcome"] == "lost").count()
+}
+
+#[test]
+fn a_thread_that_breaks_off_leaves_a_sandbox_that_can_be_used() {
+    let world = World::new();
+    world.make("s", "echo 1 > a").unwrap();
+    assert!(breaks_off(|| drop(edit(&world, |_| panic!("on purpose")))));
+    assert!(world.list().iter().all(|sandbox| sandbox.state != "running"));
+    assert_eq!((lost(&world), world.sh("s", "cat a").unwrap().stdout.as_str()), (1, "1\n"));
+    // The same with a program at work, and with a sandbox that the run made.
+    world.engine.set_doors(std::sync::Arc::new(|_| Ok(Box::new(|_| panic!("on purpose")))));
+    let made = Run { name: Some("made".into()), ..Run::default() };
+    for (number, run) in
+        [Run { sandbox: Some("s".into()), ..Run::default() }, made].into_iter().enumerate()
+    {
+        let command = crate::world::shell("echo begun > b; exec sleep 60");
+        let run = Run { command, door: true, ..run };
+        let name = run.sandbox.clone().or(run.name.clone()).unwrap();
+        let began = std::time::Instant::now();
+        assert!(breaks_off(|| drop(world.run(run))));
+        assert!(began.elapsed().as_secs() < 30, "its program is not waited for");
+        assert_eq!(lost(&world), number + 2);
+        assert_eq!(world.sh(&name, "echo on").unwrap().stdout, "on\n");
+        world.drop(&name).unwrap();
+    }
+}
+
 #[test]
 fn a_view_is_for_looking() {
     let world = World::new();

@@ -56,6 +56,40 @@ pub fn records(world: &World) -> Vec<Record> {
     }
 }
 
+#[test]
+fn the_key_of_a_door_has_ended_when_who_made_the_door_has() {
+    let world = World::new();
+    let maker = made(&world, &world.caller, create("runner")).unwrap().key;
+    let caller = holder(&world, &maker);
+    let (told, grants) = std::sync::mpsc::channel();
+    world.engine.set_doors(std::sync::Arc::new(move |grant: fractal::Grant| {
+        told.send(grant).unwrap();
+        Ok(Box::new(|socket| Box::new(socket)))
+    }));
+    let run = fractal::Run {
+        command: crate::world::shell("exec sleep 60"),
+        name: Some("own".into()),
+        door: true,
+        ..fractal::Run::default()
+    };
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| world.engine.run(&caller, run, fractal::RunIo::captured()));
+        let grant = grants.recv().unwrap();
+        let ended = || world.engine.has_ended_at(&grant.key, &grant).unwrap();
+        assert!(!ended());
+        revoke(&world, maker.id.as_str()).unwrap();
+        assert!(ended());
+        // By itself it would hold for as long as its run.
+        assert!(!world.engine.has_ended(&grant.key).unwrap());
+        while !running.is_finished() {
+            let _ = world.engine.stop(&world.caller, "own");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert!(ended() && world.engine.has_ended(&grant.key).unwrap());
+        running.join().unwrap().unwrap();
+    });
+}
+
 fn revoke(world: &World, key: &str) -> Result<Reply, Code> {
     world.apply(Action::Key(KeyVerb::Revoke { key: key.to_owned() }))
 }

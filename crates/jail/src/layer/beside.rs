@@ -7,7 +7,7 @@
 //! every path that has to be looked at.
 
 use super::changes::{Changes, changes};
-use super::compare::same_content;
+use super::compare::same_content_while;
 use super::{Bounds, Layer, Result, View};
 use fractal_model::{ChangeKind, EntryKind, SandboxPath};
 use std::collections::BTreeSet;
@@ -53,7 +53,9 @@ pub fn changes_between(
 /// What cannot be compared counts as different: a change must never be hidden.
 fn same_file(before: &View, after: &View, path: &SandboxPath, bytes_left: &mut u64) -> bool {
     let (Ok(old), Ok(new)) = (before.open_file(path), after.open_file(path)) else { return false };
-    same_content(&old, &new, bytes_left).is_ok_and(|same| same == Some(true))
+    let wanted = || before.check_wanted().is_ok();
+    let same = same_content_while(&old, &new, bytes_left, &wanted);
+    same.is_ok_and(|same| same == Some(true))
 }
 
 fn same_attributes(before: &View, after: &View, path: &SandboxPath) -> bool {

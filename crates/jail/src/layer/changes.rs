@@ -6,7 +6,7 @@
 //! file up without changing it is no change, whatever the layer holds.
 
 use super::autorun::{is_above_autorun, is_autorun};
-use super::compare::same_content;
+use super::compare::same_content_while;
 use super::dir::{Dir, Found, Listing};
 use super::error::is_fatal;
 use super::view::View;
@@ -150,6 +150,7 @@ impl Comparison<'_> {
         let names = self.names(&pair)?;
         let mut todo = Vec::new();
         for name in names {
+            self.base.check_wanted()?;
             if self.entries >= self.bounds.entries_max {
                 self.found.truncated = true;
                 break;
@@ -275,7 +276,10 @@ impl Comparison<'_> {
         let opened =
             base.open_file(name, old_at).and_then(|old| Ok((old, own.open_file(name, new_at)?)));
         let same = match opened {
-            Ok((old, new)) => same_content(&old, &new, &mut self.bytes_left).ok(),
+            Ok((old, new)) => {
+                let wanted = || self.base.check_wanted().is_ok();
+                same_content_while(&old, &new, &mut self.bytes_left, &wanted).ok()
+            }
             Err(_) => None,
         };
         match same {

@@ -15,6 +15,17 @@ const CHUNK_BYTES: usize = 128 * 1024;
 /// Whether two regular files of the same length have the same content.
 /// `None` when `budget_bytes` ran out first; what was read is taken off it.
 pub fn same_content(a: &File, b: &File, budget_bytes: &mut u64) -> io::Result<Option<bool>> {
+    same_content_while(a, b, budget_bytes, &|| true)
+}
+
+/// The same, given up when nobody wants to know any more, as when the budget
+/// ran out.
+pub fn same_content_while(
+    a: &File,
+    b: &File,
+    budget_bytes: &mut u64,
+    is_wanted: &dyn Fn() -> bool,
+) -> io::Result<Option<bool>> {
     let (a_meta, b_meta) = (a.metadata()?, b.metadata()?);
     if a_meta.len() != b_meta.len() {
         return Ok(Some(false));
@@ -33,6 +44,9 @@ pub fn same_content(a: &File, b: &File, budget_bytes: &mut u64) -> io::Result<Op
             }
         }
         let length = chunk.min(usize::try_from(size - at).unwrap_or(chunk));
+        if !is_wanted() {
+            return Ok(None);
+        }
         let Some(rest) = budget_bytes.checked_sub(length as u64) else { return Ok(None) };
         *budget_bytes = rest;
         // A file that shrank meanwhile is a different one.

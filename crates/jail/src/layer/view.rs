@@ -8,6 +8,8 @@ use rustix::io::Errno;
 use std::borrow::Cow;
 use std::ffi::CString;
 use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A stack of layers over the host.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +24,9 @@ pub struct View {
     pub host_hidden: Vec<SandboxPath>,
     /// What is asked below the first path is looked up below the second.
     pub moved: Option<(SandboxPath, SandboxPath)>,
+    /// Set once nobody waits any more for what is read: then whatever reads
+    /// through this view ends with [`LayerError::Stopped`].
+    pub called_off: Option<Arc<AtomicBool>>,
 }
 
 /// One name of a directory and what stands there.
@@ -47,6 +52,7 @@ impl Reader<'_> {
     pub fn lookup(&mut self, path: &SandboxPath) -> Result<Option<Entry>> {
         let fail = |errno| LayerError::io("look up", path, errno);
         let view = self.view;
+        view.check_wanted()?;
         let Some((parent, name)) = split(&view.real(path)) else { return view.lookup(path) };
         let Some(dir) = self.dir(parent).map_err(fail)? else { return Ok(None) };
         match dir.find(view, &name, 0).map_err(fail)? {
@@ -61,6 +67,7 @@ impl Reader<'_> {
         let missing = || LayerError::NotFound { path: path.clone() };
         let not_a_file = || LayerError::Kind { path: path.clone(), wanted: "regular file" };
         let view = self.view;
+        view.check_wanted()?;
         let (parent, name) = split(&view.real(path)).ok_or_else(not_a_file)?;
         let dir = self.dir(parent).map_err(fail)?.ok_or_else(missing)?;
         match dir.find(view, &name, 0).map_err(fail)? {
@@ -115,6 +122,14 @@ impl View {
         View { moved: Some((place, directory)), ..self.clone() }
     }
 
+    /// Whether somebody still waits for what is read.
+    pub fn check_wanted(&self) -> Result<()> {
+        match &self.called_off {
+            Some(flag) if flag.load(Ordering::Acquire) => Err(LayerError::Stopped),
+            _ => Ok(()),
+        }
+    }
+
     fn real<'p>(&self, path: &'p SandboxPath) -> Cow<'p, SandboxPath> {
         let moved = self.moved.as_ref().and_then(|(place, real)| path.moved(place, real));
         moved.map_or(Cow::Borrowed(path), Cow::Owned)
@@ -124,6 +139,7 @@ impl View {
     /// path through one does not exist.
     pub fn lookup(&self, path: &SandboxPath) -> Result<Option<Entry>> {
         let fail = |errno| LayerError::io("look up", path, errno);
+        self.check_wanted()?;
         let path = &*self.real(path);
         let Some((parent, name)) = split(path) else {
             return Dir::root(self).and_then(|root| root.own_entry(self)).map_err(fail);

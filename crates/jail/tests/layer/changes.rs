@@ -1,7 +1,7 @@
 //! What counts as a change, and the overlay's rules of what hides what.
 
 use crate::support::{Scene, chmod, lines, make_dir, opaque, path, whiteout, write};
-use fractal_jail::layer::{Bounds, Layer, Marks, View, changes};
+use fractal_jail::layer::{Bounds, Layer, LayerError, Marks, View, changes};
 use fractal_model::EntryKind;
 use std::os::unix::fs::symlink;
 
@@ -18,6 +18,23 @@ fn copied_up_without_a_difference_is_no_change() {
     symlink("a", scene.base("link")).expect("symlink");
     symlink("b", scene.layer("link")).expect("symlink");
     assert_eq!(scene.lines(), ["M /d/mode", "M /d/other", "M /link"]);
+}
+
+#[test]
+fn what_nobody_waits_for_is_not_read() {
+    let scene = Scene::new();
+    write(scene.base("f"), "same");
+    write(scene.layer("f"), "same");
+    let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let base = View { called_off: Some(flag.clone()), ..scene.base_view() };
+    let top = base.with_layers_on_top(&[scene.own()]);
+    let find = || changes(&[scene.own()], &base, &Bounds::default());
+    assert_eq!(lines(&find().expect("changes")), Vec::<String>::new());
+    assert!(top.open_file(&path("/f")).is_ok());
+    flag.store(true, std::sync::atomic::Ordering::Release);
+    assert!(matches!(find(), Err(LayerError::Stopped)));
+    assert!(matches!(top.lookup(&path("/f")), Err(LayerError::Stopped)));
+    assert!(matches!(top.open_file(&path("/f")), Err(LayerError::Stopped)));
 }
 
 #[test]

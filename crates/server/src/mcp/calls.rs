@@ -72,12 +72,14 @@ pub async fn call(
     context: RequestContext<RoleServer>,
 ) -> Answer<CallToolResponse> {
     let home = agent.home(&asker, &context);
-    let tasks = agent.tasks(&asker);
+    let resident = agent.resident(&asker);
     let cancel = Cancel::default();
     let state = agent.state.clone();
     let mut working = start(Calling { state, asker, home, cancel: cancel.clone() }, request);
     let knows_tasks = context.client_capabilities().is_some_and(|known| known.supports_tasks());
-    let patience = if knows_tasks { PATIENCE } else { Duration::MAX };
+    // Who has many waits for the answer itself.
+    let has_room = knows_tasks && resident.has_room();
+    let patience = if has_room { PATIENCE } else { Duration::MAX };
     tokio::select! {
         done = &mut working => return answer(done).map(Into::into),
         () = beat(&context) => {}
@@ -87,7 +89,9 @@ pub async fn call(
         }
         () = tokio::time::sleep(patience) => {}
     }
-    Ok(CallToolResponse::Task(CreateTaskResult::new(later(&tasks, working, cancel))))
+    let task = later(&resident.tasks, working, cancel);
+    resident.was_given(&task.task_id);
+    Ok(CallToolResponse::Task(CreateTaskResult::new(task)))
 }
 
 fn start(calling: Calling, request: CallToolRequestParams) -> Working {

@@ -20,7 +20,7 @@ use crate::asker::Asker;
 use crate::state::Shared;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use residents::{Home, Residents};
+use residents::{Home, Resident, Residents};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
     CompleteResult, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
@@ -83,8 +83,12 @@ impl Agent {
         }
     }
 
+    fn resident(&self, asker: &Asker) -> Resident {
+        self.residents.of(&asker.id())
+    }
+
     fn tasks(&self, asker: &Asker) -> TaskManager {
-        self.residents.of(&asker.id()).tasks
+        self.resident(asker).tasks
     }
 
     /// Whether the conformance suite's own things are shown.
@@ -278,9 +282,13 @@ pub fn router(state: Shared) -> fractal::Result<Router<Shared>> {
         .with_max_request_body_bytes(crate::extract::BODY_BYTES_MAX);
     let residents = Arc::<Residents>::default();
     let agent = move || Ok(Agent::new(state.clone(), None, residents.clone()));
-    let service =
-        StreamableHttpService::<Agent, LocalSessionManager>::new(agent, Arc::default(), config);
-    let keep = from_fn_with_state(session::Seal::new()?, session::keep);
+    let sessions = session::Sessions::new()?;
+    let service = StreamableHttpService::<Agent, LocalSessionManager>::new(
+        agent,
+        sessions.open.clone(),
+        config,
+    );
+    let keep = from_fn_with_state(sessions, session::keep);
     Ok(Router::new().route_service("/mcp", service).layer(keep))
 }
 

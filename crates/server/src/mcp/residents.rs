@@ -15,6 +15,10 @@ use std::time::Instant;
 /// room. Its sandbox stays, and can be named.
 const RESIDENTS_MAX: usize = 10_000;
 
+/// Tasks of one key, those included whose answers wait to be fetched: they wait
+/// in memory, for hours if nobody does.
+const TASKS_MAX: usize = 64;
+
 /// The sandbox that is meant where none is named, once there is one.
 #[derive(Clone, Default)]
 pub struct Home(Arc<Mutex<Option<String>>>);
@@ -49,7 +53,22 @@ impl Home {
 pub struct Resident {
     pub home: Home,
     pub tasks: TaskManager,
+    given: Arc<Mutex<Vec<String>>>,
     seen: Instant,
+}
+
+impl Resident {
+    /// Whether one more task may be given.
+    pub fn has_room(&self) -> bool {
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        given.retain(|task| self.tasks.get_task(task).is_ok());
+        given.len() < TASKS_MAX
+    }
+
+    /// One was given.
+    pub fn was_given(&self, task: &str) {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner).push(task.to_owned());
+    }
 }
 
 /// All of them, by the key that they come with.
@@ -65,6 +84,7 @@ impl Residents {
         let resident = all.entry(asker.to_owned()).or_insert_with(|| Resident {
             home: Home::default(),
             tasks: TaskManager::new(),
+            given: Arc::default(),
             seen: Instant::now(),
         });
         resident.seen = Instant::now();
@@ -98,6 +118,30 @@ mod tests {
         assert!(!residents.of("a").home.leave("two"));
         assert!(residents.of("a").home.leave("one"));
         assert_eq!(live("a", "three"), "three");
+    }
+
+    #[tokio::test]
+    async fn answers_that_nobody_fetches_are_few() {
+        let residents = Residents::default();
+        let give = |ttl_ms: u64| {
+            let options = rmcp::task_manager::TaskOptions::new().with_ttl_ms(ttl_ms);
+            let resident = residents.of("a");
+            let task = resident
+                .tasks
+                .spawn(options, |_| Box::pin(async { Ok(rmcp::model::CallToolResult::default()) }));
+            resident.was_given(&task.task_id);
+        };
+        for _ in 1..TASKS_MAX {
+            give(3_600_000);
+        }
+        assert!(residents.of("a").has_room());
+        give(1);
+        assert!(!residents.of("a").has_room() && residents.of("b").has_room());
+        // Those that are forgotten make room.
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        residents.of("a").has_room();
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        assert!(residents.of("a").has_room());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The journal as it grows.
 
 use crate::api::{Answer, Api, Operation};
-use crate::asker::Asker;
+use crate::asker::{Asker, KEY_ENDED};
 use crate::extract::Query;
 use crate::failure::Failure;
 use crate::state::Shared;
@@ -48,7 +48,10 @@ async fn follow(
 ) -> Result<Response, Failure> {
     let mut after = match from.after {
         Some(after) => after,
-        None => state.engine.census()?.records,
+        None => {
+            let census = state.engine.census();
+            census.map_err(|error| asker.may_read(&state, error))?.records
+        }
     };
     // The first look decides whether this asker may.
     let mut records = look(&state, &asker, after).await?;
@@ -73,7 +76,7 @@ async fn follow(
             }
         }
     });
-    Ok(stream::answer(queue))
+    Ok(stream::answer(queue, std::future::pending()))
 }
 
 async fn look(
@@ -92,15 +95,8 @@ async fn look(
         after: Some(after),
     };
     // Who has ended since they came in hears no more.
-    if let Some(key) = asker.key.clone() {
-        let door = state.inside.clone();
-        let job = move |engine: &fractal::Engine, _: &fractal::Caller| match &door {
-            Some(door) => engine.has_ended_at(&key, door),
-            None => engine.has_ended(&key),
-        };
-        if work::blocking(state, asker, Verb::List, job).await? {
-            return Err(Failure::unknown_asker("the key has ended"));
-        }
+    if asker.has_ended(state).await {
+        return Err(Failure::unknown_asker(KEY_ENDED));
     }
     match work::apply(state, asker, action).await? {
         Reply::Audit(audit) => Ok(audit.records),

@@ -173,7 +173,7 @@ async fn put(
     let allowed =
         move |engine: &Engine, caller: &Caller| engine.require_reach(caller, Verb::Copy, &name);
     work::blocking(&state, &asker, Verb::Diff, allowed).await?;
-    let received = body::receive(&state, &headers, body).await?;
+    let received = body::receive(&state, &asker, &headers, body).await?;
     let job = move |engine: &Engine, caller: &Caller| {
         engine.put_file(
             caller,
@@ -205,9 +205,9 @@ async fn export(
     Path(sandbox): Path<String>,
     Query(Exported { history }): Query<Exported>,
 ) -> Result<Response, Failure> {
-    let room = state.admission.body().await?;
+    let room = state.admission.body(&asker).await?;
     let most = state.admission.body_bytes();
-    let file = body::nameless(&state).await?;
+    let file = body::nameless(&state, &asker).await?;
     let job = move |engine: &Engine, caller: &Caller| {
         let mut out = Bounded { inner: file, left: most };
         engine.export_into(caller, &sandbox, history, &mut out)?;
@@ -234,7 +234,7 @@ async fn import(
     }
     let allowed = move |engine: &Engine, caller: &Caller| engine.require_importer(caller);
     work::blocking(&state, &asker, Verb::Diff, allowed).await?;
-    let received = body::receive(&state, &headers, body).await?;
+    let received = body::receive(&state, &asker, &headers, body).await?;
     let most = state.admission.body_bytes();
     let job = move |engine: &Engine, caller: &Caller| {
         let archive = received.file.try_clone().map_err(lost)?;

@@ -6,7 +6,7 @@ use crate::asker::Asker;
 use crate::extract::{Json, Path};
 use crate::failure::Failure;
 use crate::state::Shared;
-use crate::stream;
+use crate::{idempotent, stream};
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
@@ -62,6 +62,12 @@ async fn start(
     run: Run,
 ) -> Result<Response, Failure> {
     check(&run)?;
+    if wants_events(headers) && headers.contains_key(idempotent::HEADER) {
+        let why = "a run that is told while it happens takes no `Idempotency-Key`";
+        return Err(Error::invalid(why)
+            .hint("its answer is not kept: leave out one of the key and `text/event-stream`")
+            .into());
+    }
     match wants_events(headers) {
         true => stream::run(state, asker, run).await,
         false => reply(state, asker, Action::Run(run)).await,

@@ -327,7 +327,9 @@ async fn patch(
     Path(sandbox): Path<String>,
     Query(Since { since }): Query<Since>,
 ) -> Result<Response, Failure> {
+    let room = state.admission.patch().await?;
     let job = move |engine: &fractal::Engine, caller: &fractal::Caller| {
+        let _until_written = room;
         let mut out = Bounded::default();
         let form = DiffFormat::Patch;
         let told = engine.write_diff(caller, Some(&sandbox), since.as_deref(), form, &mut out)?;

@@ -128,3 +128,34 @@ fn what_was_forgotten_for_too_long_has_expired_and_nothing_else() {
     assert_eq!(expired(0), [].into());
     assert_eq!(expired(largest).len(), 4, "all but two");
 }
+
+#[test]
+fn answers_of_one_asker_do_not_fill_the_disk() {
+    let home = home();
+    let store = open(&home);
+    let answer = |bytes: usize| fractal_model::Given {
+        print: "print".into(),
+        status: 200,
+        body: "x".repeat(bytes),
+    };
+    let give = |asker: &str, key: String, bytes: usize, now: u64| {
+        store.give(asker, &key, &answer(bytes), now).unwrap();
+    };
+    let count = |asker: &str, keys: &mut dyn Iterator<Item = String>| {
+        keys.filter(|key| store.given(asker, key, 3000).unwrap().is_some()).count()
+    };
+    give("other", "first".into(), 10, 1);
+    for number in 0..1010 {
+        give("many", format!("k{number}"), 10, 10 + number);
+    }
+    assert_eq!(count("many", &mut (0..1010).map(|number| format!("k{number}"))), 1000);
+    assert_eq!(count("many", &mut (0..10).map(|number| format!("k{number}"))), 0);
+    for number in 0..20 {
+        give("long", format!("k{number}"), 4 << 20, 10 + number);
+    }
+    let left: Vec<u64> = (0..20)
+        .filter(|number| store.given("long", &format!("k{number}"), 3000).unwrap().is_some())
+        .collect();
+    assert_eq!(left, (3..20).collect::<Vec<_>>(), "64 MiB beside the latest");
+    assert_eq!(count("other", &mut std::iter::once("first".into())), 1);
+}

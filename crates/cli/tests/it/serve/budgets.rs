@@ -57,6 +57,30 @@ fn a_full_disk_budget_stops_new_sandboxes_until_there_is_room() {
     wait_until(|| make(&server, "again").status == 201);
 }
 
+#[cfg(feature = "tools")]
+#[test]
+fn one_request_does_no_more_at_once_than_all_may() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let server = Server::start_with(&world, &["--at-once", "2"]);
+    assert_eq!(make(&server, "s").status, 201);
+    let key = server.key(r#"{"role":"operator","tenant":"owner"}"#);
+    let call = json!({ "tool": "run", "sandbox": "s",
+        "input": { "command": "echo + >> log; sleep 1; echo - >> log" } });
+    let calls = json!({ "jobs": 64, "calls": vec![call; 6] }).to_string();
+    let called = server.with_key(&key, "POST", "/v1/calls", &calls);
+    assert_eq!(called.body.matches("\"exit\":0").count(), 6, "{}", called.body);
+    let log = server.content(None, "GET", "/v1/sandboxes/s/files/log", b"").body;
+    let mut at_once = 0;
+    for line in log.lines() {
+        at_once += if line == "+" { 1 } else { -1 };
+        assert!((0..=2).contains(&at_once), "{log}");
+    }
+    assert_eq!(log.lines().count(), 12, "{log}");
+}
+
 #[test]
 fn memory_that_is_to_stay_free_stops_new_sandboxes() {
     if !able() {

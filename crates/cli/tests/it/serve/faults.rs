@@ -27,6 +27,17 @@ fn the_same_request_is_carried_out_once_also_after_a_crash() {
 }
 
 #[test]
+fn what_cannot_be_answered_twice_is_not_carried_out_twice() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let headers = [ONCE[0], "Accept: text/event-stream"];
+    for _ in 0..2 {
+        let refused = server.own_with("POST", "/v1/run", &headers, r#"{"command":["true"]}"#);
+        assert!(refused.refusal(400, "invalid").contains("Idempotency-Key"), "{}", refused.body);
+    }
+}
+
+#[test]
 fn a_secret_is_never_kept_for_a_second_answer() {
     let world = World::new();
     let server = Server::start(&world);

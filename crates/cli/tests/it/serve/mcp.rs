@@ -87,6 +87,30 @@ fn a_session_is_worth_nothing_to_another_key() {
 }
 
 #[test]
+fn one_key_does_not_fill_the_memory_with_sessions() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let [one, two] = [(); 2].map(|()| server.key(r#"{"role":"operator"}"#));
+    let first = id(&open(&server, &one));
+    for _ in 1..256 {
+        open(&server, &one);
+    }
+    let params = json!({ "protocolVersion": BEFORE, "capabilities": {},
+        "clientInfo": { "name": "t", "version": "1" } });
+    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+    let refused = ask(&server, &one, &[], &hello);
+    assert!(refused.refusal(429, "busy").contains("256 sessions"), "{}", refused.body);
+    open(&server, &two);
+    // What is open goes on, and what was ended makes room.
+    let list = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" });
+    assert_eq!(ask(&server, &one, &[&first], &list).status, 200);
+    let bearer = format!("Authorization: Bearer {one}");
+    let ended = server.by_port("DELETE", "/mcp", &[BOTH, &bearer, &first], "");
+    assert!((200..300).contains(&ended.status), "{} {}", ended.status, ended.body);
+    wait_until(|| ask(&server, &one, &[], &hello).status == 200);
+}
+
+#[test]
 fn an_agent_lives_in_one_sandbox_and_another_one_elsewhere() {
     if !able() {
         return;

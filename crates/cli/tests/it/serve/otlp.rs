@@ -173,6 +173,35 @@ fn a_run_is_two_spans_in_its_clients_trace() {
 }
 
 #[test]
+fn what_happens_behind_a_door_is_told_too() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let collector = Collector::start(&[]);
+    let server = Server::start_with(&world, &["--otlp", &collector.url()]);
+    let run = json!({ "name": "own", "door": true,
+        "command": ["sh", "-c", "\"$0\" fork hunter2 x >/dev/null 2>&1; \"$0\" fork own kid", FRACTAL] });
+    let ran = server.own("POST", "/v1/run", &run.to_string());
+    assert_eq!(ran.json()["exit"], 0, "{}", ran.body);
+    let fork = collector.span("fork");
+    wait_until(|| collector.spans().iter().filter(|span| span["name"] == "fork").count() == 2);
+    let spans = collector.spans();
+    let request = spans.iter().find(|span| span["spanId"] == fork["parentSpanId"]);
+    let request = request.expect("the request that it was asked for by");
+    assert_eq!(attribute(request, "fractal.door"), "inside");
+    assert_eq!(attribute(request, "http.route"), "/v1/apply");
+    assert_eq!(request["traceId"], fork["traceId"]);
+    let errors: Vec<_> = spans.iter().filter(|span| span["name"] == "fork").collect();
+    assert!(errors.iter().any(|span| attribute(span, "error.type") == "not_found"), "{errors:?}");
+    assert!(errors.iter().any(|span| attribute(span, "fractal.sandbox") == "kid"), "{errors:?}");
+    assert_eq!(server.stop(), 0);
+    for told in collector.told() {
+        assert!(!told.body.contains("hunter2"), "{}", told.body);
+    }
+}
+
+#[test]
 fn errors_have_their_code_and_nothing_of_what_was_sent() {
     let world = World::new();
     let collector = Collector::start(&[]);

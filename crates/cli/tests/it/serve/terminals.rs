@@ -155,6 +155,28 @@ fn who_goes_away_hangs_up() {
 }
 
 #[test]
+fn a_terminal_ends_with_the_key_that_opened_it() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let (server, key) = started(&world);
+    let brief = server.key(r#"{"role":"runner","name":"brief","tenant":"owner"}"#);
+    assert_eq!(server.own("POST", "/v1/sandboxes", r#"{"name":"t"}"#).status, 201);
+    let mut screen = Screen::open(&server, &brief, "t/terminal?command=echo%20on;%20sleep%201000");
+    screen.shows("on");
+    // Others are not concerned.
+    let mut other = Screen::open(&server, &key, "s/terminal");
+    assert_eq!(server.own("DELETE", "/v1/keys/brief", "").status, 200);
+    let (last, _) = screen.ends();
+    assert_eq!(last["error"]["message"], "the key has ended", "{last}");
+    wait_until(|| server.own("GET", "/v1/sandboxes/t", "").json()["state"] == "idle");
+    other.type_in("echo still-$((1+1)); exit 0\r");
+    let (last, shown) = other.ends();
+    assert!(last["exit"] == 0 && shown.contains("still-2"), "{last} {shown}");
+}
+
+#[test]
 fn a_terminal_is_for_those_who_may_run_there() {
     if !able() {
         return;

@@ -189,6 +189,57 @@ fn what_is_no_server_of_this_version_is_not_asked() {
 }
 
 #[test]
+fn a_server_that_leaves_before_it_has_read_a_command_takes_none_along() {
+    use std::io::{Read, Write};
+    use std::net::Shutdown;
+    let world = World::new();
+    let real = Server::start(&world);
+    let greeting = real.own("GET", "/v1/version", "").body;
+    real.kill();
+    let greeting =
+        format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{greeting}", greeting.len());
+    let socket = world.state().join("server.sock");
+    std::fs::remove_file(&socket).expect("it is left");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    let greet = || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let _ = stream.read(&mut [0; 4096]);
+        stream.write_all(greeting.as_bytes()).expect("it listens");
+        stream
+    };
+    let play = |args: &[&str], server: &dyn Fn()| {
+        std::thread::scope(|scope| {
+            let played = scope.spawn(|| world.fractal(args));
+            server();
+            played.join().expect("it ends")
+        })
+    };
+    // Before it was asked, while it was asked, and with the question unread.
+    let unread: [&dyn Fn(); 3] =
+        [&|| drop(greet()), &|| greet().shutdown(Shutdown::Read).expect("it can be"), &|| {
+            let stream = greet();
+            let mut ready = [rustix::event::PollFd::new(&stream, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut ready, None).expect("it asks");
+        }];
+    for (number, server) in unread.into_iter().enumerate() {
+        let volume = format!("v{number}");
+        let answer = play(&["volume", "create", &volume], server);
+        assert_eq!(answer.status, 0, "{number}: {}", answer.err);
+    }
+    // Nobody knows what became of one that was read.
+    let answer = play(&["volume", "create", "read"], &|| {
+        let mut stream = greet();
+        let _ = stream.read(&mut [0; 1 << 16]);
+    });
+    assert_eq!(answer.status, 125, "{}", answer.err);
+    assert!(answer.err.contains("fractal log"), "{}", answer.err);
+    drop(listener);
+    let list = world.ok(&["--no-server", "volume", "list"]).out;
+    assert!(["v0", "v1", "v2"].iter().all(|name| list.contains(name)), "{list}");
+    assert!(!list.contains("read"), "{list}");
+}
+
+#[test]
 fn a_server_that_is_told_to_stop_takes_no_command_along() {
     if !able() {
         return;

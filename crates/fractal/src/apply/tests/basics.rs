@@ -70,6 +70,34 @@ fn it_can_be_taken_back_and_brought_again() {
 }
 
 #[test]
+fn a_thread_that_breaks_off_leaves_the_rest_to_the_next_write() {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    for stop in 1.. {
+        let world = World::new();
+        let wants = some(&world);
+        let old = world.tree();
+        let once = std::sync::atomic::AtomicBool::new(true);
+        world.engine.set_fault_hook(move |_, number| {
+            let breaks = number == stop && once.swap(false, std::sync::atomic::Ordering::SeqCst);
+            assert!(!breaks, "on purpose");
+            Ok(())
+        });
+        if catch_unwind(AssertUnwindSafe(|| world.apply(&wants).is_ok())).is_ok() {
+            assert!(stop > wants.len() as u64, "it has changed something {stop} times");
+            return;
+        }
+        world.apply(&[("other", Want::File("other"))]).unwrap();
+        fs::remove_file(world.root.join("other")).unwrap();
+        let now = world.tree();
+        let is_new = fs::read(world.root.join("changed")).unwrap() == b"new";
+        assert!(is_new || now == old, "stopped at {stop}: {now:?}");
+        assert_eq!(is_new, world.root.join("made/sub/file").exists(), "stopped at {stop}");
+        assert_eq!(is_new, !world.root.join("gone").exists(), "stopped at {stop}");
+        assert!(world.engine.store.unfinished_applies().unwrap().is_empty(), "stopped at {stop}");
+    }
+}
+
+#[test]
 fn the_journal_tells_of_both() {
     let world = World::new();
     let wants = some(&world);

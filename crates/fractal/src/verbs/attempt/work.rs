@@ -73,7 +73,7 @@ impl Work<'_> {
         }
         match measure(self.engine, self.caller, &row) {
             Ok(measured) => done.measured(measured),
-            Err(error) => done.notes.push(format!("{}: {error}", planned.name)),
+            Err(error) => done.notes.push(self.note(&planned.name, error)),
         }
         if succeeded(&done.report) {
             self.judge(planned, &like, &mut done);
@@ -93,7 +93,7 @@ impl Work<'_> {
         let checking = match Checking::new(self.engine, self.caller, &planned.sandbox, self.budget)
         {
             Ok(checking) => checking.repeating(judging.repeat).like(like),
-            Err(error) => return done.notes.push(format!("{name}: {error}")),
+            Err(error) => return done.notes.push(self.note(name, error)),
         };
         for check in &judging.checks {
             (self.watch)(Progress::Checking { name, check: &check.name });
@@ -104,14 +104,18 @@ impl Work<'_> {
         }
         match score(&checking, judging) {
             Ok(score) => done.report.score = score,
-            Err(error) => done.notes.push(format!("{name}: {error}")),
+            Err(error) => done.notes.push(self.note(name, error)),
         }
+    }
+
+    fn note(&self, name: &str, error: Error) -> String {
+        format!("{name}: {}", self.engine.readable(self.caller, error))
     }
 
     /// Half-done work is of no use to anybody.
     fn cancelled(&self, planned: &Planned, row: &SandboxRow) -> Done {
         let dropped = drop::drop_row(self.engine, self.caller, row);
-        let note = dropped.err().map(|error| format!("{}: {error}", planned.name));
+        let note = dropped.err().map(|error| self.note(&planned.name, error));
         let done = self.never_ran(planned, self.budget.refusal().unwrap_or_default());
         Done { notes: note.into_iter().collect(), ..done }
     }

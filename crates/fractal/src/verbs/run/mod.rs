@@ -14,7 +14,7 @@ mod spec;
 mod virtually;
 
 use crate::view::Views;
-use crate::{Caller, Engine, base, doorway, stale, template};
+use crate::{Caller, Engine, base, doorway, living, stale, template};
 use claim::{abandon, claim};
 use fractal_jail::layer::{Bounds, Changes, Layer};
 use fractal_jail::terminal::FarEnd;
@@ -217,6 +217,11 @@ impl RunIo {
 }
 
 pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunReply> {
+    // Other verbs quote it in what they answer.
+    run_in_place(engine, caller, run, io).map_err(|error| engine.readable(caller, error))
+}
+
+fn run_in_place(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunReply> {
     if run.command.is_empty() {
         return Err(Error::invalid("there is no command to run").hint("fractal run -- CMD"));
     }
@@ -236,11 +241,12 @@ pub fn run(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result<RunR
     }
     copied::check(engine, caller, &run, &place)?;
     check_door(caller, &run, &place)?;
-    engine.bound_disk_below(caller, &mut place.policy.limits)?;
+    let (top, limits) = (place.row.top, &mut place.policy.limits);
     let part = caller.door.as_ref();
-    let part = part.map(|door| door.enter(&mut place.policy.limits, &run.ask.limits));
+    let part = part.map(|door| door.enter(engine, top, limits, &run.ask.limits));
     let mut part = part.transpose()?;
     claim(engine, &mut place)?;
+    let _settled = living::Underway::new(engine, place.run_id, place.row.top);
     if let Some(part) = &mut part
         && let Err(error) = part.began(place.run_id, place.row.top)
     {

@@ -1,7 +1,7 @@
 //! Where a run happens and what holds for it: decided, nothing touched.
 
 use crate::config::or;
-use crate::doorway::bound_ttl;
+use crate::doorway::{Promised, bound_ttl};
 use crate::template::Template;
 use crate::{Caller, Engine, environment, names, stages, stale};
 use fractal_jail::Living;
@@ -33,6 +33,8 @@ pub(super) struct Place {
     pub base: BaseKind,
     /// The top lives in memory and the sandbox in no table.
     pub in_memory: Option<u64>,
+    /// Room behind a door for the copy of what runs in the parent.
+    pub _copy: Option<Promised>,
 }
 
 /// How it runs: as asked, or as the template says.
@@ -130,7 +132,7 @@ fn decide_below(engine: &Engine, caller: &Caller, run: &Run, root: Id) -> Result
 fn decide_child(engine: &Engine, caller: &Caller, run: &Run, selector: &str) -> Result<Place> {
     engine.require_room_below(caller)?;
     let mut place = decide_existing(engine, caller, run, selector)?;
-    engine.require_copy_below(caller, &place.row)?;
+    place._copy = engine.require_copy_below(caller, &place.row)?;
     let parent = place.row.clone();
     let (id, now) = (new_id(), now_ms());
     place.row = SandboxRow {
@@ -180,6 +182,7 @@ fn decide_existing(engine: &Engine, caller: &Caller, run: &Run, selector: &str) 
         parent: None,
         base: BaseKind::Live,
         in_memory: None,
+        _copy: None,
     })
 }
 
@@ -209,6 +212,7 @@ fn decide_new(engine: &Engine, caller: &Caller, run: &Run) -> Result<Place> {
         parent: None,
         base: run.base,
         in_memory,
+        _copy: None,
     })
 }
 

@@ -5,7 +5,9 @@ use super::claim::forget;
 use super::place::Place;
 use crate::{Caller, Engine, record};
 use fractal_jail::{Ended, Report, Why};
-use fractal_model::{Isolation, Outcome, Part, Policy, Result, Run, RunReply, Tier, Usage};
+use fractal_model::{
+    Code, Error, Isolation, Outcome, Part, Policy, Result, Run, RunReply, Tier, Usage,
+};
 use fractal_store::{Reads, now_ms};
 use serde_json::json;
 
@@ -49,9 +51,13 @@ pub(super) fn settle(
         engine.store.transact_relaxed(|tx| tx.append(body))?;
     } else {
         let durable = kept;
-        let mut unused = Vec::new();
+        let (mut unused, mut is_lost) = (Vec::new(), false);
         let write = |tx: &fractal_store::Tx<'_>| {
-            tx.delete_run(run_id)?;
+            // Somebody took us for dead: what we did is not ours to keep.
+            is_lost = !tx.delete_run(run_id)?;
+            if is_lost {
+                return Ok(());
+            }
             // Somebody joined meanwhile: the sandbox is theirs too.
             kept |= !tx.runs_of(row.id)?.is_empty();
             if kept {
@@ -59,13 +65,15 @@ pub(super) fn settle(
             } else {
                 unused = forget(tx, row)?;
             }
-            tx.append(body)
+            tx.append(body).map(drop)
         };
-        if durable {
-            engine.store.transact(write)?
-        } else {
-            engine.store.transact_relaxed(write)?
-        };
+        match durable {
+            true => engine.store.transact(write)?,
+            false => engine.store.transact_relaxed(write)?,
+        }
+        if is_lost {
+            return Err(lost(&row.name));
+        }
         if place.tier == Tier::Copied {
             super::copied::clear(engine, row.top);
         }
@@ -76,6 +84,12 @@ pub(super) fn settle(
         }
     }
     Ok(reply(place, done, verdict, kept, &run.command[0]))
+}
+
+fn lost(name: &str) -> Error {
+    let why = format!("this run in `{name}` was ended while its process stood still");
+    Error::new(Code::Conflict, why)
+        .hint("`fractal log` tells who dropped the sandbox, or rolled it back")
 }
 
 /// What was forked through its door stands below it.
