@@ -6,6 +6,7 @@
 //! not silently widen a limit.
 
 mod attempts;
+pub(crate) mod branch;
 mod find;
 mod roles;
 mod servers;
