@@ -26,6 +26,7 @@ mod open;
 mod read;
 mod recover;
 mod repair;
+mod reserve;
 mod rows;
 mod schema;
 mod tree;

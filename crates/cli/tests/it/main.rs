@@ -6,6 +6,7 @@ mod contract;
 mod copied;
 #[cfg(feature = "server")]
 mod door;
+mod full_disk;
 mod help;
 mod json;
 mod keys;
