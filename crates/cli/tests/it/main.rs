@@ -10,6 +10,7 @@ mod full_disk;
 mod help;
 mod json;
 mod keys;
+mod killed;
 mod many;
 mod mounting;
 mod network;
