@@ -1,6 +1,7 @@
 //! kill -9 while a verb of many runs is at work: nothing of it goes on, and
 //! the next command knows what it has come to.
 
+use crate::stages::{CHECK, staged};
 use crate::world::{FRACTAL, World, able};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -106,6 +107,13 @@ fn the_work_of_a_guard_that_was_killed_is_not_what_promote_means() {
     world.ok(&["promote", "night"]);
 }
 
+/// Whether a process is there and has not ended.
+fn lives(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().unwrap_or_default().trim_start();
+    !state.is_empty() && !state.starts_with(['Z', 'X'])
+}
+
 /// Waits until something holds, for as long as a slow machine may take.
 fn until(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
@@ -113,4 +121,35 @@ fn until(what: &str, holds: impl Fn() -> bool) {
         assert!(start.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+#[test]
+fn a_publish_command_goes_with_who_runs_it_and_the_stage_says_so() {
+    if !able() {
+        return;
+    }
+    let hangs = "[[stage]]\nchecks = []\npublish = \"\"\"
+        (trap '' TERM; echo $$ >> ../pids; sleep 300) & echo $! >> ../pids
+        sleep 300 & echo $! >> ../pids; wait\"\"\"\n";
+    let world = staged(hangs, "echo v1 > app");
+    let promote = start(&world, &["promote", "s"]);
+    let pids = || std::fs::read_to_string(world.root().join("pids")).unwrap_or_default();
+    until("it has begun", || pids().lines().count() == 3);
+    assert!(pids().lines().all(lives));
+    kill(promote);
+    until("all of it is gone", || !pids().lines().any(lives));
+
+    let text = world.ok(&["stages"]).out;
+    let words = "not published: its publish command was killed with who ran it";
+    assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(words), "{text}");
+    let log = world.ok(&["log", "-n", "1"]).out;
+    assert!(log.contains("lost: its process was killed; verified stands unpublished"), "{log}");
+    let (_, stages) = world.json(&["stages", "--json"]);
+    assert_eq!(stages["stages"][0]["stands"]["published"], false);
+
+    world.write("fractal.toml", &format!("{CHECK}[[stage]]\npublish = \"echo done >> ../done\"\n"));
+    let answer = world.fractal(&["promote", "s"]);
+    assert!(answer.err.contains("what stands in `verified` was published"), "{}", answer.err);
+    assert_eq!(std::fs::read_to_string(world.root().join("done")).expect("it ran"), "done\n");
+    assert!(!world.ok(&["stages"]).out.contains("not published"));
 }

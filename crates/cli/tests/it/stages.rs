@@ -2,10 +2,10 @@
 
 use crate::world::{Answer, World, able};
 
-const CHECK: &str = "[[check]]\nname = \"good\"\ncommand = \"! grep -q bad app\"\n";
+pub const CHECK: &str = "[[check]]\nname = \"good\"\ncommand = \"! grep -q bad app\"\n";
 
 /// A project with stages and a sandbox `s` that changed a file.
-fn staged(stages: &str, script: &str) -> World {
+pub fn staged(stages: &str, script: &str) -> World {
     let world = World::new();
     world.write("app", "v0\n");
     world.write("fractal.toml", &format!("{CHECK}{stages}"));

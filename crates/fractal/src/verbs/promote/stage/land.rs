@@ -2,7 +2,7 @@
 //!
 //! A directory or a branch is written first and the stage's own layers after
 //! it, with the record that tells of both: should the latter fail, the former
-//! is taken back. A publish command runs when all of it stands.
+//! is taken back. The publish command (`publish`) runs when all of it stands.
 
 use super::step::{Step, Weighed, detail};
 use crate::apply::{Job, apply};
@@ -16,18 +16,9 @@ use crate::verbs::promote::sandbox::{Records, grow};
 use crate::verbs::undo::undo;
 use crate::view::path_of;
 use crate::{base, record};
-use fractal_jail::trusted;
-use fractal_model::{
-    CheckReport, CheckResult, Code, Error, Form, Id, PromoteReply, Result, StageKind, Verdict,
-    format_duration_ms,
-};
+use fractal_model::{CheckReport, Code, Error, Form, Id, PromoteReply, Result, StageKind, Verdict};
 use fractal_store::{SandboxRow, new_id};
 use serde_json::json;
-use std::ffi::{OsStr, OsString};
-use std::time::{Duration, Instant};
-
-/// Bytes of a publish command's output that stand in the reply.
-const TAIL_BYTES: usize = 4096;
 
 impl<'a> Step<'a> {
     /// Brings it in.
@@ -79,26 +70,6 @@ impl<'a> Step<'a> {
             progress.notes.push(format!("there is no attestation: {error}"));
         }
         Ok(self.named(progress.reply(Verdict::Applied, landing.arrival.undo, made)))
-    }
-
-    /// Publishes what came in before and was not published, say after a crash.
-    pub(super) fn publish_again(
-        &self,
-        weighed: &Weighed,
-        landing: &Landing,
-    ) -> Result<PromoteReply> {
-        let mut progress = self.progress(weighed, Vec::new());
-        let report = self.publish(landing)?;
-        let verdict = match report.as_ref().is_some_and(CheckReport::rules_out) {
-            true => Verdict::Gate,
-            false => Verdict::Nothing,
-        };
-        progress.checks.extend(report);
-        progress.notes.push(match verdict {
-            Verdict::Gate => format!("it still stands in `{}`, unpublished", self.stage().name),
-            _ => format!("what stands in `{}` was published", self.stage().name),
-        });
-        Ok(self.named(progress.reply(verdict, None, None)))
     }
 
     /// The records of a promotion: who gave, who received.
@@ -272,56 +243,6 @@ impl<'a> Step<'a> {
         })
     }
 
-    /// Runs the stage's publish command as the caller; `None` without one.
-    fn publish(&self, landing: &Landing) -> Result<Option<CheckReport>> {
-        let Some(command) = &self.stage().publish else { return Ok(None) };
-        let start = Instant::now();
-        let args = ["-c", command.as_str()].map(OsStr::new);
-        let (environment, time_ms) = (self.environment(landing), self.stage().publish_ms);
-        let time = Duration::from_millis(time_ms);
-        let answer = trusted::call_within("sh", &args, &environment, &self.line.root, time);
-        let mut why = None;
-        let (exit, output) = match answer {
-            Ok(Some(answer)) => {
-                let limit = || format!("ended after {}", format_duration_ms(time_ms));
-                why = answer.out_of_time.then(limit);
-                (answer.status, tail(&[answer.output, answer.errors].concat()))
-            }
-            Ok(None) => (127, "there is no sh".to_owned()),
-            Err(error) => (126, Error::from(error).message),
-        };
-        let mut body = record(self.caller, "publish", Some(&self.row));
-        body.detail = json!({
-            "promotion": landing.arrival.promotion, "stage": self.stage().name,
-            "command": [command], "exit": exit,
-        });
-        self.engine.store.transact(|tx| tx.append(body))?;
-        let passed = exit == 0;
-        Ok(Some(CheckReport {
-            name: "publish".to_owned(),
-            result: if passed { CheckResult::Pass } else { CheckResult::Fail },
-            required: true,
-            exit,
-            why: (!passed).then(|| why.unwrap_or_else(|| format!("exit {exit}"))),
-            output: if passed { String::new() } else { output },
-            wall_ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
-        }))
-    }
-
-    fn environment(&self, landing: &Landing) -> Vec<(OsString, OsString)> {
-        let arrival = &landing.arrival;
-        let mut all = self.caller.environment.clone();
-        let mut set = |name: &str, value: Option<OsString>| {
-            all.extend(value.map(|value| (OsString::from(name), value)));
-        };
-        set("FRACTAL_STAGE", Some(arrival.stage.clone().into()));
-        set("FRACTAL_PROMOTION", arrival.promotion.map(|id| id.to_string().into()));
-        set("FRACTAL_FROM", Some(arrival.from.clone().into()));
-        set("FRACTAL_COMMIT", arrival.commit.clone().map(OsString::from));
-        set("FRACTAL_DIRECTORY", self.directory.clone().map(OsString::from));
-        all
-    }
-
     /// Takes back what came in; returns what to tell.
     fn go_back(&self, landing: &Landing, commit: Option<&Committed>) -> Result<String> {
         let stage = &self.stage().name;
@@ -370,8 +291,4 @@ impl<'a> Step<'a> {
                 .and_then(|shows| base::note_staged(self.engine, from, &self.row, &shows, paths)),
         };
     }
-}
-
-fn tail(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]).into_owned()
 }
