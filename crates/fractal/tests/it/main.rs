@@ -12,6 +12,7 @@ mod copied;
 mod crash;
 mod deep;
 mod frozen;
+mod gates;
 mod histories;
 mod ignored;
 mod keys;

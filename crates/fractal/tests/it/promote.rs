@@ -393,7 +393,7 @@ fn the_gate_judges_what_would_come_out() {
         name: "c".into(),
         command: command.into(),
         required: true,
-        time_ms: None,
+        ..Check::default()
     };
     let with = |command: &str| Promote { checks: vec![check(command)], ..asked("s") };
     let reply = world.promote_with(with("grep -q nothing a")).unwrap();

@@ -8,6 +8,7 @@
 pub mod choose;
 mod git;
 mod ignore;
+mod inner;
 pub mod judged;
 pub mod plan;
 mod reality;

@@ -2,7 +2,7 @@
 
 use super::plan::{Against, Plan, plan};
 use super::rehearse::Rehearsal;
-use super::{Progress, REALITY, git, hold, stopped, tried};
+use super::{Progress, REALITY, git, hold, inner, stopped, tried};
 use crate::apply::{Job, apply};
 use crate::verbs::diff::{self, DiffFormat};
 use crate::view::path_of;
@@ -83,9 +83,12 @@ fn before_gate(
     plan: &Plan,
 ) -> Result<Option<PromoteReply>> {
     let mut progress = progress(row, plan, Vec::new());
+    if asked.form == Form::Files {
+        inner::refuse_staged(&row.directory, &plan.wishes)?;
+    }
     if asked.dry_run {
         let names: Vec<String> =
-            checks(engine, caller, row, asked)?.into_iter().map(|check| check.name).collect();
+            checks(engine, caller, row, asked, plan)?.into_iter().map(|check| check.name).collect();
         if !names.is_empty() {
             progress.notes.push(format!("checks that were not run now: {}", names.join(", ")));
         }
@@ -111,7 +114,7 @@ fn gate(
     asked: &Promote,
     plan: &Plan,
 ) -> Result<(Vec<CheckReport>, Option<String>)> {
-    let checks = checks(engine, caller, row, asked)?;
+    let checks = checks(engine, caller, row, asked, plan)?;
     if checks.is_empty() && asked.form == Form::Files {
         return Ok((Vec::new(), None));
     }
@@ -135,17 +138,21 @@ fn gate(
     Ok((reports, made))
 }
 
-/// The gate's checks, those that chose it among attempts, and those asked for.
+/// The gate's checks, also of projects inside, those that chose it among
+/// attempts, and those asked for.
 /// The gate is the project's, wherever the caller stands, and only grows.
 fn checks(
     engine: &Engine,
     caller: &Caller,
     row: &SandboxRow,
     asked: &Promote,
+    plan: &Plan,
 ) -> Result<Vec<Check>> {
     let mut list = stages::config_of(caller, &row.directory)?.checks();
-    for check in tried(engine, row)?.checks.iter().chain(&asked.checks) {
-        if list.iter().all(|other| other.name != check.name || other.command != check.command) {
+    let inner = inner::checks(&row.directory, &plan.wishes)?;
+    for check in inner.iter().chain(&tried(engine, row)?.checks).chain(&asked.checks) {
+        let is_other = |other: &Check| other.name != check.name || other.command != check.command;
+        if list.iter().all(is_other) {
             list.push(check.clone());
         }
     }
