@@ -325,9 +325,10 @@ impl Engine {
             }
             Action::Guard(asked) => verbs::guard::guard(self, caller, *asked, RunIo::captured())
                 .map(|reply| Reply::Guard(Box::new(reply))),
-            Action::Undo { promotion, dry_run } => {
-                verbs::undo::undo(self, caller, promotion.as_deref(), dry_run)
-                    .map(|reply| Reply::Promote(Box::new(reply)))
+            Action::Undo { promotion, only, dry_run } => {
+                let asked =
+                    verbs::undo::Asked { promotion: promotion.as_deref(), only: &only, dry_run };
+                verbs::undo::undo(self, caller, &asked).map(|reply| Reply::Promote(Box::new(reply)))
             }
             Action::Approve(vote) => verbs::vote::vote(self, caller, &vote, true).map(Reply::Vote),
             Action::Reject(vote) => verbs::vote::vote(self, caller, &vote, false).map(Reply::Vote),

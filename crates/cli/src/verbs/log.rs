@@ -97,7 +97,8 @@ pub fn outcome(body: &RecordBody) -> String {
         };
     }
     if let Some(id) = text("undo") {
-        return written(&body.detail, &id, text("undoes"));
+        let part = text("part_of").map(|id| format!("a part of {id}"));
+        return written(&body.detail, &id, text("undoes").or(part));
     }
     if let Some(attempts) = body.detail.get("attempts").and_then(Value::as_array) {
         if body.detail.get("interrupted").is_some() {

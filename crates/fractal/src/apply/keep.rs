@@ -14,7 +14,7 @@ use super::stage::give;
 use super::trouble::Trouble;
 use super::work::{Stage, Work, clear, entry_name, remove_stage};
 use fractal_model::EntryKind;
-use fractal_store::ApplyState;
+use fractal_store::{ApplyRow, ApplyState};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -40,11 +40,16 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// What is taken back as a whole.
+    fn undoes(&self) -> Option<fractal_model::Id> {
+        self.row.undoes.filter(|_| !super::is_part(&self.plan.head.record))
+    }
+
     /// What an undo has put back stands in reality again, as the very file
     /// where it can: kept as well, it would have two names, and an edit of one
     /// would be one of the other. What fails here is left to `gc`.
     fn release_undone(&self) {
-        let Some(undone) = self.row.undoes else { return };
+        let Some(undone) = self.undoes() else { return };
         let store = &self.engine.store;
         if store.transact_relaxed(|tx| tx.forget_kept(undone)).is_ok() {
             let _ = store.discard_kept(undone);
@@ -198,7 +203,8 @@ impl Work<'_> {
         if recovered {
             body.detail["recovered"] = Value::Bool(true);
         }
-        let (store, row) = (&self.engine.store, &self.row);
+        let store = &self.engine.store;
+        let row = &ApplyRow { undoes: self.undoes(), ..self.row.clone() };
         let committed = self.disk.commit(|| {
             store.transact(|tx| {
                 let record = tx.append(body)?;

@@ -161,6 +161,14 @@ pub(crate) fn wrote_below(engine: &Engine, row: &ApplyRow, directory: &Path) -> 
     plan.is_ok_and(|plan| plan.steps.iter().any(inside))
 }
 
+/// Where the record of a write that takes back a part of a promotion names
+/// that one, which goes on standing with the rest.
+pub(crate) const PART_OF: &str = "part_of";
+
+pub(crate) fn is_part(record: &RecordBody) -> bool {
+    record.detail.get(PART_OF).is_some()
+}
+
 /// How long one write waits for another into the same directory.
 const WAIT: Duration = Duration::from_secs(3);
 
@@ -250,6 +258,8 @@ fn try_lay_out(
     holders::note(disk, &undo_dir, row, &survey.root)?;
     let stages = Work::make_stages(disk, row, &survey.root)?;
     let mut stager = Stager::new(disk, job.view, row.undoes.is_some());
+    // What is kept for the rest stays, and must not be what stands there.
+    stager.copies = is_part(&job.record);
     let mut steps = Vec::with_capacity(survey.steps.len());
     for (number, (step, (path, stage))) in survey.steps.iter().zip(survey.places).enumerate() {
         let new = stager.make(step, &stages[stage].dir, number)?;

@@ -25,6 +25,7 @@ mod tenants;
 #[cfg(feature = "tools")]
 mod tools;
 mod turned;
+mod undo;
 mod update;
 mod verbs;
 #[cfg(feature = "virtual")]

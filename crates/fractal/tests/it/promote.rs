@@ -22,7 +22,11 @@ impl World {
     }
 
     pub fn undo(&self, promotion: Option<&str>) -> Result<PromoteReply, Code> {
-        let action = Action::Undo { promotion: promotion.map(str::to_owned), dry_run: false };
+        let action = Action::Undo {
+            promotion: promotion.map(str::to_owned),
+            only: Vec::new(),
+            dry_run: false,
+        };
         match self.apply(action)? {
             Reply::Promote(reply) => Ok(*reply),
             other => panic!("undo answered {other:?}"),

@@ -158,7 +158,8 @@ impl World {
     }
 
     pub fn undo(&self, id: Option<&str>) -> Result<PromoteReply> {
-        let action = Action::Undo { promotion: id.map(str::to_owned), dry_run: false };
+        let action =
+            Action::Undo { promotion: id.map(str::to_owned), only: Vec::new(), dry_run: false };
         match self.engine.apply(&Caller::owner(&self.root), action)? {
             Reply::Promote(reply) => Ok(*reply),
             other => panic!("undo answered {other:?}"),

@@ -13,7 +13,7 @@ use crate::verbs::promote::plan::{Against, Plan, plan};
 use crate::verbs::promote::reality;
 use crate::verbs::promote::rehearse::Rehearsal;
 use crate::verbs::promote::sandbox::{Records, grow};
-use crate::verbs::undo::undo;
+use crate::verbs::undo::{Asked, undo};
 use crate::view::path_of;
 use crate::{base, record};
 use fractal_model::{CheckReport, Code, Error, Form, Id, PromoteReply, Result, StageKind, Verdict};
@@ -270,7 +270,8 @@ impl<'a> Step<'a> {
     }
 
     fn undo(&self, id: Id) -> std::result::Result<(), String> {
-        match undo(self.engine, self.caller, Some(id.as_str()), false) {
+        let asked = Asked { promotion: Some(id.as_str()), ..Asked::default() };
+        match undo(self.engine, self.caller, &asked) {
             Ok(reply) if reply.conflicts.is_empty() => Ok(()),
             Ok(_) => {
                 Err(format!("others wrote there meanwhile; see `fractal undo {id} --dry-run`"))
