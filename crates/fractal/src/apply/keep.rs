@@ -13,6 +13,7 @@ use super::see::stat_at;
 use super::stage::give;
 use super::trouble::Trouble;
 use super::work::{Stage, Work, clear, entry_name, remove_stage};
+use crate::attest::{self, Facts, Subject};
 use fractal_model::EntryKind;
 use fractal_store::{ApplyRow, ApplyState};
 use rustix::fd::OwnedFd;
@@ -205,9 +206,17 @@ impl Work<'_> {
         }
         let store = &self.engine.store;
         let row = &ApplyRow { undoes: self.undoes(), ..self.row.clone() };
+        // Only a promotion has them.
+        let facts = Facts::noted(&self.undo_dir());
+        let subject = facts.as_ref().map(|_| Subject::Written(self.plan.digest()));
         let committed = self.disk.commit(|| {
             store.transact(|tx| {
                 let record = tx.append(body)?;
+                if let (Some(facts), Some(subject)) = (&facts, &subject) {
+                    // What keeps it from being signed does not undo it; who
+                    // asked is told that there is none.
+                    let _ = attest::write(self.engine, row.id, subject, &record, facts);
+                }
                 tx.finish_apply(row, state, record.seq)
             })
         });
@@ -221,6 +230,7 @@ impl Work<'_> {
             }
         }
         self.row.state = state;
+        Facts::forget(&self.undo_dir());
         Ok(())
     }
 

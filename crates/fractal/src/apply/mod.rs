@@ -35,6 +35,7 @@ pub(crate) use plan::Bytes;
 pub(crate) use recover::recover;
 
 use crate::Engine;
+use crate::attest::Facts;
 use disk::Disk;
 use fractal_jail::layer::View;
 use fractal_model::{Code, EntryKind, Error, Id, RecordBody, Result, SandboxPath};
@@ -136,6 +137,8 @@ pub struct Job<'a> {
     pub view: Option<&'a View>,
     /// What the journal says when it is done; `undo` is added to its detail.
     pub record: RecordBody,
+    /// What is signed when it is done, by whoever finishes it.
+    pub facts: Option<Facts>,
 }
 
 /// A job that was carried out.
@@ -264,6 +267,13 @@ fn try_lay_out(
     for (number, (step, (path, stage))) in survey.steps.iter().zip(survey.places).enumerate() {
         let new = stager.make(step, &stages[stage].dir, number)?;
         steps.push(Planned { path, stage, old: step.old.clone(), new });
+    }
+    if let Some(facts) = &job.facts {
+        disk.write(|| facts.note(&undo_dir)).map_err(|error| {
+            let message = format!("cannot write below {}: {error}", undo_dir.display());
+            Error::new(trouble::code_of(&error), message)
+                .hint("run `fractal gc`, or free space there")
+        })?;
     }
     let plan = Plan { head: Head::new(steps.len(), job.record), steps };
     let file = undo_dir.join("plan");

@@ -146,6 +146,11 @@ impl History {
         self.landings.iter().rev().find(|landing| !landing.undone)
     }
 
+    /// One promotion.
+    pub fn landing(&self, promotion: Id) -> Option<&Landing> {
+        self.landings.iter().rev().find(|one| one.arrival.promotion == Some(promotion))
+    }
+
     /// The newest promotion, if it was taken back.
     pub fn taken_back(&self) -> Option<&Landing> {
         self.landings.last().filter(|landing| landing.undone)

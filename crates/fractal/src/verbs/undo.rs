@@ -40,7 +40,8 @@ pub fn undo(engine: &Engine, caller: &Caller, asked: &Asked<'_>) -> Result<Promo
     if !inverse.conflicts.is_empty() || asked.dry_run {
         return Ok(reply);
     }
-    let job = Job { root: row.root.clone(), steps: inverse.steps, view: None, record };
+    let (root, steps) = (row.root.clone(), inverse.steps);
+    let job = Job { root, steps, view: None, record, facts: None };
     reply.undo = Some(carry_out(engine, job, Some(row.id))?.undo);
     // The sandbox it came from stands on what is there again. Where only a
     // part is, it goes on standing on the promotion: the rest is others' edit.

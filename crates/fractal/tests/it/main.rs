@@ -3,6 +3,7 @@
 
 mod archives;
 mod attempts;
+mod attested;
 mod attributes;
 mod audit;
 mod checks;

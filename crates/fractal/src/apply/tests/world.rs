@@ -141,7 +141,7 @@ impl World {
     }
 
     pub fn job(&self, steps: Vec<Step>) -> Job<'static> {
-        Job { root: self.root.clone(), steps, view: None, record: body() }
+        Job { root: self.root.clone(), steps, view: None, record: body(), facts: None }
     }
 
     pub fn wants(&self, list: &[(&str, Want)]) -> Job<'static> {
@@ -153,7 +153,8 @@ impl World {
     }
 
     pub fn apply_view(&self, steps: Vec<Step>, view: &View) -> Result<Done> {
-        let job = Job { root: self.root.clone(), steps, view: Some(view), record: body() };
+        let job =
+            Job { root: self.root.clone(), steps, view: Some(view), record: body(), facts: None };
         apply(&self.engine, job)
     }
 

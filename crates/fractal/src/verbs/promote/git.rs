@@ -115,6 +115,13 @@ pub fn take_back(caller: &Caller, directory: &Path, commit: &Committed) -> Resul
     }
 }
 
+/// Whether a branch still has a commit.
+pub fn contains(caller: &Caller, directory: &Path, branch: &str, commit: &str) -> Result<bool> {
+    let repository = Repository::open(caller, directory)?;
+    let tip = format!("refs/heads/{branch}");
+    Ok(repository.try_ask(&["merge-base", "--is-ancestor", commit, &tip])?.is_some())
+}
+
 /// Paths of a branch, among those asked for, that others changed since the
 /// commit that promote left there, or since the current one if it left none.
 pub fn changed_by_others(

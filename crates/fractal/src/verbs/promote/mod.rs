@@ -6,6 +6,7 @@
 //! stops it before anything changed, and is written down.
 
 pub mod choose;
+mod evidence;
 mod git;
 mod ignore;
 mod inner;
@@ -17,6 +18,7 @@ mod sandbox;
 pub mod stage;
 pub mod weigh;
 
+pub use git::contains;
 pub use weigh::Wish;
 
 use crate::stages::is_stage;

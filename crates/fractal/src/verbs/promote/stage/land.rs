@@ -6,8 +6,10 @@
 
 use super::step::{Step, Weighed, detail};
 use crate::apply::{Job, apply};
+use crate::attest::{Facts, Subject};
 use crate::stages;
 use crate::stages::history::{Arrival, Landing};
+use crate::verbs::promote::evidence::{self, Landed};
 use crate::verbs::promote::git::{self, Committed};
 use crate::verbs::promote::plan::{Against, Plan, plan};
 use crate::verbs::promote::reality;
@@ -48,7 +50,7 @@ impl<'a> Step<'a> {
             }
         };
         let made = commit.as_ref().map(|commit| commit.new.clone());
-        let landing = self.landed(promotion)?;
+        let landing = self.landing(promotion)?;
         let mut progress = self.progress(weighed, checks);
         if let Some(report) = self.publish(&landing)? {
             let failed = report.rules_out();
@@ -64,10 +66,8 @@ impl<'a> Step<'a> {
         if let Some(winner) = &progress.overruled {
             progress.notes.push(format!("this overrules the ranking, which chose `{winner}`"));
         }
-        if let Some(undo) = landing.arrival.undo
-            && let Err(error) = self.attest(undo, &progress.checks)
-        {
-            progress.notes.push(format!("there is no attestation: {error}"));
+        if let Some(undo) = landing.arrival.undo {
+            progress.notes.extend(evidence::missing(self.engine, undo)?);
         }
         Ok(self.named(progress.reply(Verdict::Applied, landing.arrival.undo, made)))
     }
@@ -82,7 +82,28 @@ impl<'a> Step<'a> {
         let gave = self.progress(weighed, checks.to_vec()).record(self.caller);
         let mut received = record(self.caller, "promote", Some(&self.row));
         received.detail = detail(arrival)?;
-        Ok(Records { gave, received })
+        // What was written into a directory is signed with what takes it back.
+        let landed = match (&self.stage().kind, arrival.undo) {
+            (StageKind::Reality, _) | (_, Some(_)) => None,
+            (_, None) => self.landed(checks, arrival)?,
+        };
+        Ok(Records { gave, received, landed })
+    }
+
+    /// What is signed of something that needs no write, or none of ours.
+    pub(super) fn landed(
+        &self,
+        checks: &[CheckReport],
+        arrival: &Arrival,
+    ) -> Result<Option<Landed>> {
+        let Some(promotion) = arrival.promotion else { return Ok(None) };
+        let (digest, commit) = (arrival.digest.clone(), arrival.commit.clone());
+        let subject = Subject::Landed { digest, commit };
+        Ok(Some(Landed { promotion, subject, facts: self.facts(checks)? }))
+    }
+
+    fn facts(&self, checks: &[CheckReport]) -> Result<Facts> {
+        evidence::facts(self.engine, self.caller, &self.source.row, &self.stage().name, checks)
     }
 
     fn land_in_layers(
@@ -101,11 +122,12 @@ impl<'a> Step<'a> {
         checks: &[CheckReport],
         arrival: Arrival,
     ) -> Result<()> {
-        let Records { gave, received } = self.records(weighed, checks, &arrival)?;
+        let Records { gave, received, .. } = self.records(weighed, checks, &arrival)?;
         let plan = self.again(weighed)?;
         let root = reality::root(&self.row, &plan)?;
         let steps = plan.wishes.iter().map(|wish| wish.step()).collect();
-        self.apply(Job { root, steps, view: Some(&plan.ours), record: received })?;
+        let facts = Some(self.facts(checks)?);
+        self.apply(Job { root, steps, view: Some(&plan.ours), record: received, facts })?;
         self.engine.store.transact(|tx| tx.append(gave))?;
         Ok(())
     }
@@ -130,7 +152,8 @@ impl<'a> Step<'a> {
         // write alone, and what takes it back.
         let mut written = record(self.caller, "promote", Some(&self.row));
         written.detail = json!({ "stage": self.stage().name, "files": true });
-        let undo = self.apply(Job { root, steps, view: Some(&view), record: written })?;
+        let facts = Some(self.facts(checks)?);
+        let undo = self.apply(Job { root, steps, view: Some(&view), record: written, facts })?;
         arrival.undo = Some(undo);
         self.with_layers(weighed, checks, &arrival).inspect_err(|_| {
             let _ = self.undo(undo);
@@ -165,12 +188,7 @@ impl<'a> Step<'a> {
         let records = self.records(weighed, checks, arrival)?;
         let plan = self.layers_lack()?;
         if plan.wishes.is_empty() {
-            let Records { gave, received } = records;
-            self.engine.store.transact(|tx| {
-                tx.append(gave)?;
-                tx.append(received)
-            })?;
-            return Ok(());
+            return Ok(self.engine.store.transact(|tx| records.write(self.engine, tx))?);
         }
         grow(self.engine, &self.row, &plan, records).map(drop)
     }
@@ -229,12 +247,7 @@ impl<'a> Step<'a> {
         Error::new(Code::Busy, message).hint("nothing has changed; promote again when it rests")
     }
 
-    fn attest(&self, promotion: Id, checks: &[CheckReport]) -> Result<()> {
-        let row = &self.source.row;
-        reality::attested(self.engine, row, &self.stage().name, promotion, checks)
-    }
-
-    fn landed(&self, promotion: Id) -> Result<Landing> {
+    fn landing(&self, promotion: Id) -> Result<Landing> {
         let history = stages::history(self.engine, &self.row)?;
         let found = history.stands().filter(|one| one.arrival.promotion == Some(promotion));
         found.cloned().ok_or_else(|| {

@@ -331,10 +331,15 @@ impl<'a> Step<'a> {
         let arrival = self.arrival(weighed, &[]);
         let carried = stands.and_then(|landing| landing.arrival.carries);
         if !self.catch_up(weighed)? && arrival.carries.is_some() && arrival.carries != carried {
+            let arrival = Arrival { promotion: Some(fractal_store::new_id()), ..arrival };
             let mut received = record(self.caller, "promote", Some(&self.row));
-            let promotion = Some(fractal_store::new_id());
-            received.detail = detail(&Arrival { promotion, ..arrival })?;
-            self.engine.store.transact(|tx| tx.append(received))?;
+            received.detail = detail(&arrival)?;
+            let landed = self.landed(&[], &arrival)?;
+            self.engine.store.transact(|tx| {
+                let record = tx.append(received)?;
+                landed.iter().for_each(|landed| landed.sign(self.engine, &record));
+                Ok(())
+            })?;
         }
         let progress = self.progress(weighed, Vec::new());
         Ok(self.named(progress.reply(Verdict::Nothing, None, None)))
