@@ -133,7 +133,7 @@ pub fn check(text: &str) -> Result<Check, String> {
                 name: name.trim().to_owned(),
                 command: command.to_owned(),
                 required: true,
-                time_ms: None,
+                ..Check::default()
             })
         }
         _ => Err("write it as NAME=CMD, as in test='make test'".to_owned()),

@@ -109,7 +109,12 @@ pub fn tell_update(session: &Session, reply: &PromoteReply) -> Result<u8, Failur
         }
         Verdict::Nothing => session.note(&format!("{name} stands on today's reality already")),
         Verdict::Planned => session.note(&format!("would move {paths}; nothing was done")),
-        _ => closing(session, reply, name).iter().for_each(|line| session.complain(line)),
+        _ => {
+            conflicts(reply, session.directory()).for_each(|line| session.complain(&line));
+            let count = plural(reply.conflicts.len(), "conflict");
+            session.complain(&format!("error: {count} with reality; nothing was moved"));
+            session.complain("hint: choose with `--ours PATH` or `--theirs PATH`");
+        }
     }
     Ok(0)
 }

@@ -96,8 +96,8 @@ impl Session {
         Engine::open(&self.home()?)
     }
 
-    /// The same, for a verb that may need it late.
-    pub fn engine_for_run(&self) -> Result<Engine, Error> {
+    /// The same, for a verb that opens it when it needs it.
+    pub fn late_engine(&self) -> Result<Engine, Error> {
         self.refuse_inside()?;
         Engine::at(&self.home()?)
     }

@@ -41,7 +41,7 @@ impl<'a> Worker<'a> {
     fn apply_here(&self, action: Action) -> Result<Reply, Error> {
         if self.own.get().is_none() {
             let caller = self.sound.clone().map_or_else(|| self.session.caller(), Ok)?;
-            let _ = self.own.set((self.session.engine()?, caller));
+            let _ = self.own.set((self.session.late_engine()?, caller));
         }
         let (engine, caller) = self.own.get().expect("it was set above");
         engine.apply(caller, action)

@@ -3,7 +3,9 @@
 //! An in-toto statement with a SLSA provenance predicate, in a DSSE envelope,
 //! signed with an ed25519 key of this state directory. The subject is the
 //! digest of everything the promotion wrote; the journal's record is named by
-//! number and hash, so that neither can be exchanged without the other.
+//! number and hash, so that neither can be exchanged without the other. It is
+//! written in the transaction of that record, by whoever commits it: so there
+//! is no promotion without one, also when a crash came in between.
 
 use crate::Engine;
 use base64::Engine as _;
@@ -16,7 +18,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
@@ -26,6 +28,9 @@ const BUILD_TYPE: &str = "https://github.com/fractal-sandbox/fractal/promotion/v
 
 /// Name of the envelope in a promotion's directory.
 const FILE: &str = "attestation.json";
+
+/// Where those lie that have no directory of their own.
+const DIRECTORY: &str = "attestations";
 
 /// What a signature covers, and the signature: the DSSE envelope.
 #[derive(Serialize, Deserialize)]
@@ -42,7 +47,22 @@ struct Signed {
     sig: String,
 }
 
+/// What a promotion is, and where its attestation lies.
+pub enum Subject {
+    /// A write into reality, by the digest of its plan. It lies beside what
+    /// was replaced.
+    Written(String),
+    /// What came into a sandbox's layers, or on a branch.
+    Landed {
+        /// What exactly changed.
+        digest: String,
+        /// The commit that it became.
+        commit: Option<String>,
+    },
+}
+
 /// What stands in the statement beside the digest.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Facts {
     /// Where it went.
     pub stage: String,
@@ -54,6 +74,26 @@ pub struct Facts {
     pub base: Value,
 }
 
+/// What is to be signed, beside the plan of a write that is on its way.
+const EVIDENCE: &str = "evidence";
+
+impl Facts {
+    /// Keeps them for whoever finishes the write.
+    pub fn note(&self, dir: &Path) -> std::io::Result<()> {
+        fs::write(dir.join(EVIDENCE), serde_json::to_vec(self).expect("facts are plain data"))
+    }
+
+    /// Once they are signed they stand in the attestation.
+    pub fn forget(dir: &Path) {
+        let _ = fs::remove_file(dir.join(EVIDENCE));
+    }
+
+    /// Finds them again.
+    pub fn noted(dir: &Path) -> Option<Facts> {
+        serde_json::from_slice(&fs::read(dir.join(EVIDENCE)).ok()?).ok()
+    }
+}
+
 /// An attestation that was looked at.
 pub struct Checked {
     /// The statement inside.
@@ -62,10 +102,15 @@ pub struct Checked {
     pub keyid: String,
 }
 
-/// Signs what a promotion did and keeps it beside what it replaced.
-pub fn write(engine: &Engine, promotion: Id, record: &Record, facts: Facts) -> Result<()> {
-    let digest = crate::apply::digest(engine, promotion)?;
-    let statement = statement(promotion, record, &facts, &digest);
+/// Signs what a promotion did and keeps it.
+pub fn write(
+    engine: &Engine,
+    promotion: Id,
+    subject: &Subject,
+    record: &Record,
+    facts: &Facts,
+) -> Result<()> {
+    let statement = statement(promotion, record, facts, subject);
     let payload = serde_json::to_vec(&statement).expect("a statement is plain data");
     let key = key(engine)?;
     let signature = key.sign(&signed_bytes(&payload));
@@ -78,13 +123,34 @@ pub fn write(engine: &Engine, promotion: Id, record: &Record, facts: Facts) -> R
         }],
     };
     let text = serde_json::to_string(&envelope).expect("an envelope is plain data");
-    write_whole(&file(engine, promotion), text.as_bytes(), 0o644)
+    let path = file(engine, promotion, subject);
+    if let (Subject::Landed { .. }, Some(dir)) = (subject, path.parent()) {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        made.map_err(|error| failed(dir, &error))?;
+    }
+    write_whole(&path, text.as_bytes(), 0o644)
 }
 
-fn statement(promotion: Id, record: &Record, facts: &Facts, digest: &str) -> Value {
+/// Whether there is one.
+pub fn exists(engine: &Engine, promotion: Id, subject: &Subject) -> bool {
+    file(engine, promotion, subject).exists()
+}
+
+impl Subject {
+    fn digests(&self) -> Value {
+        match self {
+            Subject::Written(digest) | Subject::Landed { digest, commit: None } => {
+                json!({ "sha256": digest })
+            }
+            Subject::Landed { digest, commit } => json!({ "sha256": digest, "gitCommit": commit }),
+        }
+    }
+}
+
+fn statement(promotion: Id, record: &Record, facts: &Facts, subject: &Subject) -> Value {
     json!({
         "_type": STATEMENT_TYPE,
-        "subject": [{ "name": facts.name, "digest": { "sha256": digest } }],
+        "subject": [{ "name": facts.name, "digest": subject.digests() }],
         "predicateType": PREDICATE_TYPE,
         "predicate": {
             "buildDefinition": {
@@ -109,11 +175,11 @@ fn statement(promotion: Id, record: &Record, facts: &Facts, digest: &str) -> Val
 }
 
 /// Checks signature and digest; returns what the attestation says.
-pub fn check(engine: &Engine, promotion: Id) -> Result<Checked> {
-    let path = file(engine, promotion);
+pub fn check(engine: &Engine, promotion: Id, subject: &Subject) -> Result<Checked> {
+    let path = file(engine, promotion, subject);
     let text = fs::read(&path).map_err(|_| {
         Error::not_found(format!("there is no attestation of promotion {promotion}"))
-            .hint("`fractal log` shows promotions; one that was finished after a crash has none")
+            .hint("`fractal log` shows promotions; one of an earlier version may have none")
     })?;
     let broken = |why: &str| {
         Error::new(Code::Gate, format!("the attestation of {promotion} does not hold: {why}"))
@@ -137,9 +203,8 @@ pub fn check(engine: &Engine, promotion: Id) -> Result<Checked> {
     if statement["predicate"]["runDetails"]["metadata"]["invocationId"] != promotion.as_str() {
         return Err(broken("it is of another promotion"));
     }
-    let digest = crate::apply::digest(engine, promotion)?;
-    if statement["subject"][0]["digest"]["sha256"] != digest {
-        return Err(broken("the promotion's plan is not the one that was signed"));
+    if statement["subject"][0]["digest"] != subject.digests() {
+        return Err(broken("what was promoted is not what was signed"));
     }
     Ok(Checked { statement, keyid: mine })
 }
@@ -150,8 +215,11 @@ fn signed_bytes(payload: &[u8]) -> Vec<u8> {
     [head.as_bytes(), payload].concat()
 }
 
-fn file(engine: &Engine, promotion: Id) -> PathBuf {
-    engine.store.undo_dir(promotion).join(FILE)
+fn file(engine: &Engine, promotion: Id, subject: &Subject) -> PathBuf {
+    match subject {
+        Subject::Written(_) => engine.store.undo_dir(promotion).join(FILE),
+        Subject::Landed { .. } => engine.home().join(DIRECTORY).join(format!("{promotion}.json")),
+    }
 }
 
 fn keyid(key: &VerifyingKey) -> String {
@@ -218,7 +286,10 @@ fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
 fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let part = part(path);
     write_part(&part, bytes, mode)?;
-    fs::rename(&part, path).map_err(|error| failed(path, &error))
+    fs::rename(&part, path).map_err(|error| failed(path, &error))?;
+    let dir = path.parent().unwrap_or(path);
+    let synced = fs::File::open(dir).and_then(|dir| dir.sync_all());
+    synced.map_err(|error| failed(dir, &error))
 }
 
 fn write_part(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {

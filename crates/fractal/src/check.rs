@@ -15,6 +15,7 @@ use fractal_model::{
     RunReply,
 };
 use fractal_store::SandboxRow;
+use std::path::{Component, Path};
 use std::time::Instant;
 
 /// Bytes of output that stand in a report.
@@ -49,7 +50,8 @@ pub struct Checking<'a> {
 }
 
 impl<'a> Checking<'a> {
-    /// Checks run in the sandbox's directory, wherever the caller is.
+    /// Checks run where the sandbox's commands do, wherever the caller is, but
+    /// for those that have a directory of their own.
     pub fn new(
         engine: &'a Engine,
         caller: &Caller,
@@ -78,7 +80,8 @@ impl<'a> Checking<'a> {
         let mut said: Vec<Said> = Vec::new();
         for _ in 0..self.repeat {
             let part = Part::Check(check.name.clone());
-            said.push(self.said(self.shell(&check.command, check.time_ms, part)));
+            let directory = check.directory.as_deref();
+            said.push(self.said(self.shell_in(directory, &check.command, check.time_ms, part)));
             if said.iter().any(|other| other.result != said[0].result) {
                 break;
             }
@@ -102,6 +105,17 @@ impl<'a> Checking<'a> {
     /// Runs a shell command in a throw-away child, within its own time limit
     /// (or the usual one) and what is left of the budget.
     pub fn shell(&self, command: &str, time_ms: Option<u64>, part: Part) -> Result<RunReply> {
+        self.shell_in(None, command, time_ms, part)
+    }
+
+    /// The same in a directory, given from the sandbox's own.
+    fn shell_in(
+        &self,
+        directory: Option<&str>,
+        command: &str,
+        time_ms: Option<u64>,
+        part: Part,
+    ) -> Result<RunReply> {
         if let Some(why) = self.budget.refusal() {
             return Err(Error::new(Code::Timeout, why));
         }
@@ -116,9 +130,24 @@ impl<'a> Checking<'a> {
             discard: true,
             part,
             ask: Policy { limits, ..Policy::default() },
+            cwd: directory.map(|way| self.place(way)).or(self.like.cwd.clone()),
             ..self.like.clone()
         };
         run::run(self.engine, &self.caller, run, RunIo::captured())
+    }
+
+    /// A directory by its way from the sandbox's own, without `.` and `..`.
+    fn place(&self, way: &str) -> String {
+        let mut place = self.row.directory.clone();
+        for part in Path::new(way).components() {
+            match part {
+                Component::ParentDir => drop(place.pop()),
+                Component::CurDir => {}
+                other => place.push(other),
+            }
+        }
+        // A name that is no text is found on the way there.
+        place.into_os_string().into_string().unwrap_or_else(|_| way.to_owned())
     }
 }
 

@@ -6,6 +6,7 @@
 //! not silently widen a limit.
 
 mod attempts;
+pub(crate) mod branch;
 mod find;
 mod roles;
 mod servers;
@@ -42,6 +43,8 @@ pub struct Config {
     sources: Vec<Source>,
     /// Where the user's own file is, or would be.
     user: Option<PathBuf>,
+    /// The directory that they apply to.
+    directory: PathBuf,
 }
 
 #[derive(Clone, Debug)]
@@ -440,7 +443,7 @@ mod tests {
 
     pub fn read(text: &str) -> Result<Config> {
         let source = Source::read(PathBuf::from("/p/fractal.toml"), text)?;
-        Ok(Config { sources: vec![source], user: None })
+        Ok(Config { sources: vec![source], directory: PathBuf::from("/p/a/b"), user: None })
     }
 
     #[test]

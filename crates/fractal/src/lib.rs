@@ -22,6 +22,7 @@ mod environment;
 #[cfg(feature = "tools")]
 mod files;
 mod flat;
+mod full_disk;
 #[cfg(feature = "virtual")]
 mod landing;
 mod living;
@@ -197,14 +198,26 @@ impl Engine {
 
     /// Opens the state directory if nobody has yet.
     pub(crate) fn ready(&self) -> Result<()> {
+        if self.is_ready() {
+            return Ok(());
+        }
+        self.open_store()?;
+        self.settle_crashes()
+    }
+
+    pub(crate) fn open_store(&self) -> Result<()> {
         if !self.is_ready() {
             let store = Store::open(&self.home)?;
             // Another thread may have been faster; then ours is closed again.
             let _ = self.store.0.set(store);
-            self.recover()?;
-            apply::recover(self)?;
         }
         Ok(())
+    }
+
+    /// Settles what processes that died left behind.
+    pub(crate) fn settle_crashes(&self) -> Result<()> {
+        self.recover()?;
+        apply::recover(self)
     }
 
     /// Has every change that a write into reality makes announced before it
@@ -237,11 +250,12 @@ impl Engine {
 
     /// Carries out an action and records it. On an error nothing has changed.
     pub fn apply(&self, caller: &Caller, action: Action) -> Result<Reply> {
-        self.ready()?;
         let verb = action.verb();
-        self.authorize(caller, verb)?;
-        let done = self.carry_out(caller, action);
-        self.noted(caller, verb, done)
+        self.on_any_disk(action, |action| {
+            self.authorize(caller, verb)?;
+            let done = self.carry_out(caller, action);
+            self.noted(caller, verb, done)
+        })
     }
 
     fn carry_out(&self, caller: &Caller, action: Action) -> Result<Reply> {
@@ -317,9 +331,10 @@ impl Engine {
             }
             Action::Guard(asked) => verbs::guard::guard(self, caller, *asked, RunIo::captured())
                 .map(|reply| Reply::Guard(Box::new(reply))),
-            Action::Undo { promotion, dry_run } => {
-                verbs::undo::undo(self, caller, promotion.as_deref(), dry_run)
-                    .map(|reply| Reply::Promote(Box::new(reply)))
+            Action::Undo { promotion, only, dry_run } => {
+                let asked =
+                    verbs::undo::Asked { promotion: promotion.as_deref(), only: &only, dry_run };
+                verbs::undo::undo(self, caller, &asked).map(|reply| Reply::Promote(Box::new(reply)))
             }
             Action::Approve(vote) => verbs::vote::vote(self, caller, &vote, true).map(Reply::Vote),
             Action::Reject(vote) => verbs::vote::vote(self, caller, &vote, false).map(Reply::Vote),
@@ -477,7 +492,7 @@ impl Engine {
         format: DiffFormat,
         out: &mut dyn std::io::Write,
     ) -> Result<DiffOutput> {
-        self.ready()?;
+        self.ready_to_look()?;
         self.authorize(caller, Verb::Diff)?;
         let done = verbs::diff::write(self, caller, sandbox, since, format, out);
         self.noted(caller, Verb::Diff, done)

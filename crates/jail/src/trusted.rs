@@ -3,8 +3,10 @@
 //! own file names. Never a program that came out of a sandbox.
 
 mod family;
+mod guardian;
 
 use crate::JailError;
+use guardian::Guardian;
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -61,20 +63,29 @@ pub fn call(
     }
 }
 
-/// Calls a program that reads nothing and has so much time: then it is ended
-/// with all that it started. What it leaves running in the background when it
-/// ends by itself goes on, and is not waited for.
-pub fn call_within(
-    program: &str,
-    args: &[&OsStr],
+/// Runs a shell command that reads nothing and has so much time: then it is
+/// ended with all that it started, and so it is when we die before it, however
+/// we do. What it leaves running in the background when it ends by itself goes
+/// on, and is not waited for. `Ok(None)` when there is no shell.
+pub fn shell_within(
+    script: &str,
     environment: &[(OsString, OsString)],
     directory: &Path,
     time: Duration,
 ) -> Result<Option<Answer>, JailError> {
-    let failed = failed(program);
-    let mut command = command(program, args, environment, directory);
-    let Some(mut child) = start(command.stdin(Stdio::null()), &failed)? else { return Ok(None) };
+    /// Waits for a line: by then somebody watches. Should we die before, the
+    /// line never comes.
+    const GATE: &str = "read -r _ && exec sh -c \"$1\" </dev/null";
+    let failed = failed("sh");
+    let refused = |errno: i32| JailError::System { what: "watch a command".to_owned(), errno };
+    let guardian = Guardian::new().map_err(refused)?;
+    let args = ["-c", GATE, "sh", script].map(OsStr::new);
+    let mut command = command("sh", &args, environment, directory);
+    let Some(mut child) = start(command.stdin(Stdio::piped()), &failed)? else { return Ok(None) };
+    guardian.watch(child.id()).map_err(refused)?;
     let (output, errors) = (Kept::follow(child.stdout.take()), Kept::follow(child.stderr.take()));
+    // Whoever ended it before it began is seen below.
+    let _ = child.stdin.take().map_or(Ok(()), |mut gate| gate.write_all(b"\n"));
     let end = Instant::now() + time;
     let mut out_of_time = false;
     let status = loop {
@@ -87,6 +98,7 @@ pub fn call_within(
         }
         std::thread::sleep(Duration::from_millis(5));
     };
+    guardian.dismiss();
     let status = if out_of_time { 124 } else { as_shells_say(status) };
     let (output, errors) = (output.take(), errors.take());
     Ok(Some(Answer { status, output, errors, out_of_time }))
@@ -182,9 +194,8 @@ mod tests {
     }
 
     fn within(script: &str, ms: u64) -> Answer {
-        let args = ["-c", script].map(OsStr::new);
         let path = [("PATH".into(), "/usr/bin:/bin".into())];
-        call_within("sh", &args, &path, Path::new("/"), Duration::from_millis(ms))
+        shell_within(script, &path, Path::new("/"), Duration::from_millis(ms))
             .expect("sh starts")
             .expect("sh is there")
     }

@@ -125,6 +125,9 @@ pub enum Action {
     /// default.
     Undo {
         promotion: Option<String>,
+        /// Only what lies at or below these paths; empty means all.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        only: Vec<TypedPath>,
         #[serde(default)]
         dry_run: bool,
     },

@@ -77,6 +77,10 @@ pub struct Check {
     /// Its own time limit.
     #[serde(default)]
     pub time_ms: Option<u64>,
+    /// Where it runs, from the sandbox's directory; without a word where the
+    /// sandbox's commands do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
 }
 
 fn yes() -> bool {

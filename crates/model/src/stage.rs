@@ -109,7 +109,7 @@ pub struct Promotion {
     /// Whether the publish command has run; `None` where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<bool>,
-    /// Why it was kept out.
+    /// Why it was kept out, or stands unpublished where that is not plain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }

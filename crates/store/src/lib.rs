@@ -15,6 +15,7 @@
 mod answers;
 mod applies;
 mod bases;
+mod begun;
 mod captures;
 mod census;
 mod error;
@@ -26,6 +27,7 @@ mod open;
 mod read;
 mod recover;
 mod repair;
+mod reserve;
 mod rows;
 mod schema;
 mod tree;
@@ -34,6 +36,7 @@ mod verify;
 mod volumes;
 
 pub use applies::{ApplyRow, ApplyState, Worker};
+pub use begun::Begun;
 pub use captures::Captures;
 pub use census::Census;
 pub use error::{Result, StoreError};

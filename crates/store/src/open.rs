@@ -42,6 +42,7 @@ impl Store {
     pub fn open(home: &Path) -> Result<Store> {
         let lock = lock_home(home, FlockOperation::NonBlockingLockShared)?;
         let conn = connect_or_create(home)?;
+        Store::keep_reserve(home, false);
         Ok(Store {
             home: home.to_owned(),
             idle: Mutex::new(vec![(conn, Patience::Full)]),

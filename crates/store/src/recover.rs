@@ -2,9 +2,10 @@
 //!
 //! A process is named by its pid and its start time, so a pid that was used
 //! again does not keep a dead run alive. A run without a row is told of by a
-//! file that its supervisor leaves when its caller is killed.
+//! file that its supervisor leaves when its caller is killed, and work of many
+//! runs by one that it wrote when it began.
 
-use crate::{Reads, Result, RunRow, Store, Tx, now_ms};
+use crate::{Reads, Result, RunRow, Store, Tx, begun, now_ms};
 use fractal_model::{Id, RecordBody};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -28,8 +29,8 @@ impl Store {
     /// directory when nothing is wrong.
     pub fn recover(&self) -> Result<Vec<RunRow>> {
         let gone: Vec<RunRow> = self.runs()?.into_iter().filter(|run| !is_alive(run)).collect();
-        let words = last_words(self.home());
-        if gone.is_empty() && words.is_empty() {
+        let (words, begun) = left(self.home());
+        if gone.is_empty() && words.is_empty() && begun.is_empty() {
             return Ok(gone);
         }
         self.transact(|tx| {
@@ -40,6 +41,12 @@ impl Store {
                 }
             }
             lose(tx, gone, &mut lost)?;
+            // After the runs that it was made of.
+            for path in begun {
+                if let Some(body) = begun::take(tx, &path)? {
+                    tx.append(body)?;
+                }
+            }
             Ok(lost)
         })
     }
@@ -67,16 +74,22 @@ fn lose(tx: &Tx<'_>, runs: Vec<RunRow>, lost: &mut Vec<RunRow>) -> Result<()> {
     Ok(())
 }
 
-fn last_words(home: &Path) -> Vec<PathBuf> {
-    let is_ours = |path: &PathBuf| {
+/// Last words, and what began and came to no end.
+fn left(home: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let is_word = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| name.starts_with(LAST_WORDS) && name.ends_with(LAST_WORDS_END))
     };
-    let entries = fs::read_dir(home).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_ours).collect();
+    let entries = fs::read_dir(home).into_iter().flatten().flatten().map(|entry| entry.path());
+    let ours = entries.filter(|path| is_word(path) || begun::is_one(path));
+    let (mut words, mut begun): (Vec<_>, Vec<_>) = ours.partition(is_word);
+    begun.retain(|path| begun::is_over(path));
     // A directory that is read-only can still be looked at.
-    found.retain(|_| rustix::fs::access(home, rustix::fs::Access::WRITE_OK).is_ok());
-    found
+    if rustix::fs::access(home, rustix::fs::Access::WRITE_OK).is_err() {
+        words.clear();
+        begun.clear();
+    }
+    (words, begun)
 }
 
 /// Removed first and inside the transaction: told once, even if two processes

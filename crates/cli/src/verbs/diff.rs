@@ -48,7 +48,7 @@ impl Diff {
         }
         // Rust's own standard output writes line by line.
         let mut out = BufWriter::new(File::from(io::stdout().as_fd().try_clone_to_owned()?));
-        let (engine, caller) = (session.engine()?, session.caller_without_settings());
+        let (engine, caller) = (session.late_engine()?, session.caller_without_settings());
         let (sandbox, since) = (self.sandbox.as_deref(), self.since.as_deref());
         let output = engine.write_diff(&caller, sandbox, since, format, &mut out)?;
         if output.broken_pipe {

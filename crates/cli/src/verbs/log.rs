@@ -91,10 +91,14 @@ pub fn outcome(body: &RecordBody) -> String {
         return format!("exit {exit}: {}", shorten(&command(&body.detail)));
     }
     if text("outcome").as_deref() == Some("lost") {
-        return "lost: its process was killed".to_owned();
+        return match text("stage") {
+            Some(stage) => format!("lost: its process was killed; {stage} stands unpublished"),
+            None => "lost: its process was killed".to_owned(),
+        };
     }
     if let Some(id) = text("undo") {
-        return written(&body.detail, &id, text("undoes"));
+        let part = text("part_of").map(|id| format!("a part of {id}"));
+        return written(&body.detail, &id, text("undoes").or(part));
     }
     if let Some(attempts) = body.detail.get("attempts").and_then(Value::as_array) {
         if body.detail.get("interrupted").is_some() {
@@ -182,6 +186,10 @@ mod tests {
         check(json!({ "child_name": "left" }), "ok: left");
         check(json!({ "verb": "create", "volume": "notes" }), "create notes");
         check(json!({ "outcome": "lost" }), "lost: its process was killed");
+        check(
+            json!({ "outcome": "lost", "stage": "live", "command": ["make ship"] }),
+            "lost: its process was killed; live stands unpublished",
+        );
         check(json!({ "undo": "B", "applied": 3 }), "3 paths (undo B)");
         check(json!({ "undo": "C", "undoes": "B", "applied": 1 }), "1 path, took back B (undo C)");
         check(json!({ "winner": "b", "attempts": [{}, {}] }), "b won of 2 attempts");

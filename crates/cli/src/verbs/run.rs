@@ -72,7 +72,7 @@ impl Run {
         {
             return answer(session, &reply, run.sandbox.is_none(), style);
         }
-        let (engine, caller) = (Arc::new(session.engine_for_run()?), session.caller()?);
+        let (engine, caller) = (Arc::new(session.late_engine()?), session.caller()?);
         if self.explain {
             return explain(session, &engine, &caller, &run);
         }

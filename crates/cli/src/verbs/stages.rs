@@ -118,8 +118,13 @@ fn below(stage: &StageReport) -> impl Iterator<Item = String> {
             if checks.is_empty() { String::new() } else { format!(" ({})", checks.join(" ")) };
         format!("kept out: {}: {}{said}", plain(&refused.from), plain(why))
     });
+    let stands = stage.stands.as_ref().filter(|stands| stands.published == Some(false));
+    let cut = stands.and_then(|stands| {
+        let (why, from) = (plain(stands.why.as_deref()?), plain(&stands.from));
+        Some(format!("not published: {why}; `fractal promote {from}` publishes it again"))
+    });
     let rejected = stage.rejected_by.as_ref().map(|who| format!("rejected by {}", plain(who)));
-    frozen.into_iter().chain(waits).chain(refused).chain(rejected)
+    cut.into_iter().chain(frozen).chain(waits).chain(refused).chain(rejected)
 }
 
 fn waits(stage: &StageReport, pending: &Pending) -> String {

@@ -6,17 +6,17 @@ use serde_json::Value;
 
 /// Check the signed attestation of a promotion
 ///
-/// Every promotion into reality leaves an in-toto statement of what was
-/// written, from which sandbox, by which commands, under which policy and with
-/// which checks, signed with the key of this state directory. Verifying fails
-/// if the statement, the promotion's plan or its record in the journal were
-/// changed. `--json` prints the statement.
+/// Every promotion into reality or into a stage leaves an in-toto statement of
+/// what was written, from which sandbox, by which commands, under which policy
+/// and with which checks, signed with the key of this state directory.
+/// Verifying fails if the statement, the promotion's plan or its record in the
+/// journal were changed. `--json` prints the statement.
 ///
 /// Exit status: 0 it holds, 3 it does not, 6 there is none.
 #[derive(clap::Args)]
 pub struct Verify {
-    /// The promotion's id, or the beginning of it [default: the latest one of
-    /// this directory]
+    /// The promotion's id or the beginning of it, or a stage: what stands there
+    /// [default: the latest promotion into this directory, or into its stages]
     #[arg(value_name = "ID")]
     promotion: Option<String>,
 }
@@ -35,8 +35,10 @@ impl Verify {
             true => "as it was promoted",
             false => "edited or taken back since",
         };
+        let stage = &reply.statement["predicate"]["buildDefinition"]["internalParameters"]["stage"];
+        let stage = format!("{:<10}", text(stage));
         session.print(&format!(
-            "promotion  {}\nof         {}\nby         {}\nevidence   {}, {}\nkey        {}\nreality    {stands}\n",
+            "promotion  {}\nof         {}\nby         {}\nevidence   {}, {}\nkey        {}\n{stage} {stands}\n",
             reply.promotion,
             text(&parameters["name"]),
             text(&parameters["who"]),

@@ -6,9 +6,11 @@ mod contract;
 mod copied;
 #[cfg(feature = "server")]
 mod door;
+mod full_disk;
 mod help;
 mod json;
 mod keys;
+mod killed;
 mod many;
 mod mounting;
 mod network;

@@ -2,10 +2,10 @@
 
 use crate::world::{Answer, World, able};
 
-const CHECK: &str = "[[check]]\nname = \"good\"\ncommand = \"! grep -q bad app\"\n";
+pub const CHECK: &str = "[[check]]\nname = \"good\"\ncommand = \"! grep -q bad app\"\n";
 
 /// A project with stages and a sandbox `s` that changed a file.
-fn staged(stages: &str, script: &str) -> World {
+pub fn staged(stages: &str, script: &str) -> World {
     let world = World::new();
     world.write("app", "v0\n");
     world.write("fractal.toml", &format!("{CHECK}{stages}"));
@@ -40,6 +40,11 @@ fn a_bad_file_is_named_by_line_and_nothing_runs() {
     check("[[stage]]\nfreeze = [\"weekend\"]\n", 5, &["weekend", "fri 16:00-mon 08:00"]);
     check("[[stage]]\ngit = \"b\"\n[[stage]]\ngit = \"b\"\n", 6, &["cycle", "of its own"]);
     check("[[stage]]\nname = \"x y\"\n", 5, &["letters, digits"]);
+    check(
+        "[[stage]]\n[[stage]]\ngit = \"git:bad..name\"\n",
+        6,
+        &["stage.git", "`bad..name` is no name for a branch", "`..`", "release/1.2"],
+    );
 }
 
 fn world_without_file(world: &World) -> &World {

@@ -39,13 +39,15 @@ enum Standing {
     Other(String),
 }
 
-/// Works out the way back. Changes nothing.
-pub(crate) fn inverse(engine: &Engine, row: &ApplyRow) -> Result<Inverse> {
+/// Works out the way back, of everything or of what lies at or below some
+/// paths. Changes nothing.
+pub(crate) fn inverse(engine: &Engine, row: &ApplyRow, only: &[SandboxPath]) -> Result<Inverse> {
     let dir = engine.store.undo_dir(row.id);
     let plan = Plan::read(&dir.join("plan"))?;
     let look = Look { root: open_root(row).map_err(Error::from)?, row, dir };
     let mut found = Inverse { record: plan.head.record, steps: Vec::new(), conflicts: Vec::new() };
-    for (number, step) in plan.steps.iter().enumerate() {
+    let wanted = wanted(row, &plan.steps, only)?;
+    for (number, step) in plan.steps.iter().enumerate().filter(|(number, _)| wanted[*number]) {
         let fail = |error: io::Error| {
             Error::denied(format!("cannot look at {}: {error}", step.path.shown(&row.root)))
         };
@@ -59,6 +61,38 @@ pub(crate) fn inverse(engine: &Engine, row: &ApplyRow) -> Result<Inverse> {
     let strangers = look.strangers(&found)?;
     found.conflicts.extend(strangers);
     Ok(found)
+}
+
+/// Which steps are to be taken back. What stood in a directory that the
+/// promotion took away needs that directory again.
+fn wanted(row: &ApplyRow, steps: &[Planned], only: &[SandboxPath]) -> Result<Vec<bool>> {
+    if only.is_empty() {
+        return Ok(vec![true; steps.len()]);
+    }
+    let whole = |step: &Planned| {
+        SandboxPath::parse([row.root.as_os_str().as_bytes(), b"/", &step.path.0].concat())
+    };
+    let paths = steps.iter().map(whole).collect::<Result<Vec<_>>>()?;
+    for path in only {
+        if !paths.iter().any(|written| written.is_within(path)) {
+            return Err(Error::invalid(format!("{} wrote nothing at {path}", row.id))
+                .hint(format!("`fractal undo {} --dry-run` lists what it wrote", row.id)));
+        }
+    }
+    let is_asked = |path: &SandboxPath| only.iter().any(|at| path.is_within(at));
+    let mut wanted: Vec<bool> = paths.iter().map(is_asked).collect();
+    let is_dir = |kind: Option<EntryKind>| kind == Some(EntryKind::Directory);
+    for at in 0..steps.len() {
+        let old = steps[at].old.as_ref().map(|old| old.kind);
+        let new = steps[at].new.as_ref().map(|new| new.kind);
+        // A directory stands before what is in it.
+        let in_it =
+            || (at + 1..steps.len()).take_while(|inside| paths[*inside].is_within(&paths[at]));
+        if is_dir(old) && !is_dir(new) && in_it().any(|inside| wanted[inside]) {
+            wanted[at] = true;
+        }
+    }
+    Ok(wanted)
 }
 
 /// Whether every path is still as the promotion left it. Needs nothing of what

@@ -13,8 +13,9 @@ use super::see::stat_at;
 use super::stage::give;
 use super::trouble::Trouble;
 use super::work::{Stage, Work, clear, entry_name, remove_stage};
+use crate::attest::{self, Facts, Subject};
 use fractal_model::EntryKind;
-use fractal_store::ApplyState;
+use fractal_store::{ApplyRow, ApplyState};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -40,11 +41,16 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// What is taken back as a whole.
+    fn undoes(&self) -> Option<fractal_model::Id> {
+        self.row.undoes.filter(|_| !super::is_part(&self.plan.head.record))
+    }
+
     /// What an undo has put back stands in reality again, as the very file
     /// where it can: kept as well, it would have two names, and an edit of one
     /// would be one of the other. What fails here is left to `gc`.
     fn release_undone(&self) {
-        let Some(undone) = self.row.undoes else { return };
+        let Some(undone) = self.undoes() else { return };
         let store = &self.engine.store;
         if store.transact_relaxed(|tx| tx.forget_kept(undone)).is_ok() {
             let _ = store.discard_kept(undone);
@@ -198,10 +204,19 @@ impl Work<'_> {
         if recovered {
             body.detail["recovered"] = Value::Bool(true);
         }
-        let (store, row) = (&self.engine.store, &self.row);
+        let store = &self.engine.store;
+        let row = &ApplyRow { undoes: self.undoes(), ..self.row.clone() };
+        // Only a promotion has them.
+        let facts = Facts::noted(&self.undo_dir());
+        let subject = facts.as_ref().map(|_| Subject::Written(self.plan.digest()));
         let committed = self.disk.commit(|| {
             store.transact(|tx| {
                 let record = tx.append(body)?;
+                if let (Some(facts), Some(subject)) = (&facts, &subject) {
+                    // What keeps it from being signed does not undo it; who
+                    // asked is told that there is none.
+                    let _ = attest::write(self.engine, row.id, subject, &record, facts);
+                }
                 tx.finish_apply(row, state, record.seq)
             })
         });
@@ -215,6 +230,7 @@ impl Work<'_> {
             }
         }
         self.row.state = state;
+        Facts::forget(&self.undo_dir());
         Ok(())
     }
 

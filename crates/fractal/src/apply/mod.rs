@@ -35,6 +35,7 @@ pub(crate) use plan::Bytes;
 pub(crate) use recover::recover;
 
 use crate::Engine;
+use crate::attest::Facts;
 use disk::Disk;
 use fractal_jail::layer::View;
 use fractal_model::{Code, EntryKind, Error, Id, RecordBody, Result, SandboxPath};
@@ -136,6 +137,8 @@ pub struct Job<'a> {
     pub view: Option<&'a View>,
     /// What the journal says when it is done; `undo` is added to its detail.
     pub record: RecordBody,
+    /// What is signed when it is done, by whoever finishes it.
+    pub facts: Option<Facts>,
 }
 
 /// A job that was carried out.
@@ -159,6 +162,14 @@ pub(crate) fn wrote_below(engine: &Engine, row: &ApplyRow, directory: &Path) -> 
         path.starts_with(directory)
     };
     plan.is_ok_and(|plan| plan.steps.iter().any(inside))
+}
+
+/// Where the record of a write that takes back a part of a promotion names
+/// that one, which goes on standing with the rest.
+pub(crate) const PART_OF: &str = "part_of";
+
+pub(crate) fn is_part(record: &RecordBody) -> bool {
+    record.detail.get(PART_OF).is_some()
 }
 
 /// How long one write waits for another into the same directory.
@@ -251,10 +262,19 @@ fn try_lay_out(
     holders::note(disk, &undo_dir, row, &survey.root)?;
     let stages = Work::make_stages(disk, row, &survey.root)?;
     let mut stager = Stager::new(disk, job.view, row.undoes.is_some());
+    // What is kept for the rest stays, and must not be what stands there.
+    stager.copies = is_part(&job.record);
     let mut steps = Vec::with_capacity(survey.steps.len());
     for (number, (step, (path, stage))) in survey.steps.iter().zip(survey.places).enumerate() {
         let new = stager.make(step, &stages[stage].dir, number)?;
         steps.push(Planned { path, stage, old: step.old.clone(), new });
+    }
+    if let Some(facts) = &job.facts {
+        disk.write(|| facts.note(&undo_dir)).map_err(|error| {
+            let message = format!("cannot write below {}: {error}", undo_dir.display());
+            Error::new(trouble::code_of(&error), message)
+                .hint("run `fractal gc`, or free space there")
+        })?;
     }
     let plan = Plan { head: Head::new(steps.len(), job.record), steps };
     let file = undo_dir.join("plan");

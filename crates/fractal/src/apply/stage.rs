@@ -31,6 +31,8 @@ pub(super) struct Stager<'a> {
     /// Whether the entries stood in reality before: then they come back with
     /// everything, special mode bits and foreign attributes included.
     pub trusted: bool,
+    /// Whether what is kept is copied, and stays where it is.
+    pub copies: bool,
     reader: Option<Reader<'a>>,
     /// What was made of files with several names, by stage and file.
     linked: HashMap<(RawFd, u64, u64), Linked>,
@@ -46,7 +48,8 @@ struct Linked {
 
 impl<'a> Stager<'a> {
     pub fn new(disk: &'a Disk, view: Option<&'a View>, trusted: bool) -> Stager<'a> {
-        Stager { disk, trusted, reader: view.map(View::reader), linked: HashMap::new() }
+        let reader = view.map(View::reader);
+        Stager { disk, trusted, copies: false, reader, linked: HashMap::new() }
     }
 
     /// Makes what a step brings under its number; what changes in place needs
@@ -111,6 +114,7 @@ impl<'a> Stager<'a> {
             Content::Kept(path) => {
                 let source = open_kept(path).map_err(|error| cannot_read(path, &error))?;
                 if self.trusted
+                    && !self.copies
                     && let Some(made) = self.again(path, &source, at).map_err(fail)?
                 {
                     return Ok(made);

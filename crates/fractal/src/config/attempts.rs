@@ -6,7 +6,7 @@
 //! anything runs. The strongest file that declares any checks (or attempts)
 //! declares all of them; settings of `[try]` are taken one by one.
 
-use super::{Config, Setting, line_of};
+use super::{Config, FILE_NAME, Setting, Source, line_of};
 use fractal_model::{
     Attempt, Check, Criterion, Error, Name, RankBy, Result, format_duration_ms, parse_duration_ms,
 };
@@ -115,6 +115,7 @@ impl Reading<'_> {
             command: file.command.into_inner(),
             required: file.required.unwrap_or(true),
             time_ms: self.duration("check.time", file.time)?,
+            directory: None,
         })
     }
 
@@ -216,9 +217,23 @@ impl Reading<'_> {
 }
 
 impl Config {
-    /// The checks that a project declares, in their order.
+    /// The checks that a project declares, in their order. They run beside the
+    /// file that they are written in, from wherever one works in the project;
+    /// those of the user's own file run where commands do.
     pub fn checks(&self) -> Vec<Check> {
-        self.declaring(|declared| &declared.checks)
+        let has_some = |source: &&Source| !source.declared.checks.is_empty();
+        let Some(source) = self.sources.iter().find(has_some) else { return Vec::new() };
+        let directory = self.way_to(source);
+        let here = |check: &Check| Check { directory: directory.clone(), ..check.clone() };
+        source.declared.checks.iter().map(here).collect()
+    }
+
+    /// The way from the directory that is configured up to a project's file.
+    fn way_to(&self, source: &Source) -> Option<String> {
+        let root = source.path.parent().filter(|_| source.path.ends_with(FILE_NAME))?;
+        let below = self.directory.strip_prefix(root).ok()?.components().count();
+        let up = vec![".."; below].join("/");
+        Some(if up.is_empty() { ".".to_owned() } else { up })
     }
 
     /// The attempts that a project declares, in their order.
@@ -314,6 +329,7 @@ mod tests {
         let checks = config.checks();
         assert_eq!((checks[0].name.as_str(), checks[0].time_ms), ("test", Some(120_000)));
         assert_eq!((checks[0].required, checks[1].required), (true, false));
+        assert_eq!(checks[0].directory.as_deref(), Some("../.."), "beside the file");
         assert_eq!(config.attempts()[0].command, ["sh", "-c", "./fix a"]);
         let tries = config.try_settings();
         assert_eq!(tries.rank, Some(RankBy::Lexicographic));

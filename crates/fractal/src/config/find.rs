@@ -39,7 +39,8 @@ impl Config {
                 Err(error) => first = first.or(Some(error)),
             }
         }
-        (Config { sources, user: user_file.map(Path::to_path_buf) }, first)
+        let user = user_file.map(Path::to_path_buf);
+        (Config { sources, user, directory: directory.to_path_buf() }, first)
     }
 }
 

@@ -8,6 +8,7 @@
 //! since what has reached it no longer differs from it and could not move on.
 
 use super::attempts::Reading;
+use super::branch::refuse_no_branch;
 use super::{Config, FILE_NAME, Setting};
 use fractal_model::{Check, Error, Result, STAGE_NAMES, StageKind, Window, format_duration_ms};
 use serde::Deserialize;
@@ -174,10 +175,8 @@ impl Reading<'_> {
             (None, Some(branch)) => {
                 // As in `git:staging`, which is how a stage of this kind is shown.
                 let name = branch.get_ref().trim_start_matches("git:").trim();
-                if name.is_empty() || name.starts_with('-') {
-                    let why = Error::invalid(format!("`{name}` is no name for a branch"));
-                    return Err(self.at(branch.span(), "stage.git", &why));
-                }
+                refuse_no_branch(name)
+                    .map_err(|error| self.at(branch.span(), "stage.git", &error))?;
                 Ok(StageKind::Git(name.to_owned()))
             }
             (Some(_), Some(branch)) => {
@@ -381,6 +380,7 @@ mod tests {
         check("[[stage]]\npublish-time = \"5m\"\n", "2", "no `publish`");
         check("[[stage]]\ngit = \"b\"\ndirectory = \"/d\"\n", "2", "not both");
         check("[[stage]]\ngit = \"\"\n", "2", "no name for a branch");
+        check("[[stage]]\n[[stage]]\ngit = \"git:bad..name\"\n", "3", "words joined by `/`");
         check("[[stage]]\ngit = \"b\"\n[[stage]]\ngit = \"b\"\n", "3", "in a cycle");
         check("[[stage]]\ndirectory = \"/d\"\n[[stage]]\ndirectory = \"/d/e\"\n", "3", "cycle");
         check("[[stage]]\ndirectory = \"out\"\n", "1", "where `reality` does");

@@ -59,6 +59,8 @@ pub struct Landing {
     pub top: Option<Id>,
     /// Whether its publish command succeeded; `None` until it has ended.
     pub published: Option<bool>,
+    /// Whether the latest publish command was killed with who supervised it.
+    pub cut_short: bool,
     /// Whether it was taken back.
     pub undone: bool,
 }
@@ -98,7 +100,10 @@ impl History {
                         history.add(landing, record.body.error.is_some());
                     }
                 }
-                "publish" => history.published(id("promotion"), detail["exit"] == 0),
+                "publish" => {
+                    let (well, cut) = (detail["exit"] == 0, detail["outcome"] == "lost");
+                    history.published(id("promotion"), well, cut);
+                }
                 "undo" => {
                     if let Some(at) =
                         id("undoes").and_then(|undoes| takes_back.get(&undoes).copied())
@@ -128,16 +133,22 @@ impl History {
         }
     }
 
-    fn published(&mut self, promotion: Option<Id>, well: bool) {
+    fn published(&mut self, promotion: Option<Id>, well: bool, cut_short: bool) {
         let landing = self.landings.iter_mut().rev().find(|one| one.arrival.promotion == promotion);
         if let Some(landing) = landing {
             landing.published = Some(well);
+            landing.cut_short = cut_short;
         }
     }
 
     /// The newest promotion that was not taken back.
     pub fn stands(&self) -> Option<&Landing> {
         self.landings.iter().rev().find(|landing| !landing.undone)
+    }
+
+    /// One promotion.
+    pub fn landing(&self, promotion: Id) -> Option<&Landing> {
+        self.landings.iter().rev().find(|one| one.arrival.promotion == Some(promotion))
     }
 
     /// The newest promotion, if it was taken back.
@@ -177,10 +188,14 @@ impl Landing {
             commit: arrival.commit,
             undo: arrival.undo,
             published: arrival.publish.map(|_| self.published == Some(true)),
-            why: arrival.why,
+            why: arrival.why.or_else(|| self.cut_short.then(|| CUT_SHORT.to_owned())),
         }
     }
 }
+
+/// Why what stands is not published, and what nobody can know.
+const CUT_SHORT: &str =
+    "its publish command was killed with who ran it, and may have done a part of its work";
 
 fn landing(record: &Record) -> Option<Landing> {
     let arrival: Arrival = serde_json::from_value(record.body.detail.clone()).ok()?;
@@ -190,6 +205,7 @@ fn landing(record: &Record) -> Option<Landing> {
         at_ms: record.body.time_ms,
         top: record.body.after,
         published: None,
+        cut_short: false,
         undone: false,
     })
 }
@@ -255,6 +271,15 @@ mod tests {
         let history = History::read(all.iter());
         assert_eq!(history.landings[0].published, Some(true));
         assert_eq!(history.landings[1].published, Some(false));
+        let cut = ("publish", json!({ "promotion": id(1), "outcome": "lost" }));
+        for (all, why) in
+            [(vec![came(1), cut.clone()], true), (vec![came(1), cut, exit(1, 0)], false)]
+        {
+            let all = records(&all);
+            let history = History::read(all.iter());
+            let shown = history.stands().expect("it stands").shown();
+            assert_eq!((shown.published, shown.why.is_some()), (Some(!why), why));
+        }
         assert_eq!(history.votes.len(), 1);
         let why = history.refused.as_ref().and_then(|landing| landing.arrival.why.as_deref());
         assert_eq!(why, Some("because"));

@@ -3,11 +3,12 @@
 //! evidence in the sandbox. It never asks; one record tells the story.
 
 use super::{promote, run};
-use crate::{Caller, Engine, RunIo, record};
+use crate::{Caller, Engine, RunIo, new_name, record};
 use fractal_model::{
-    Error, Guard, GuardReply, Outcome, Promote, PromoteReply, Result, RunReply, Verdict,
+    Error, Guard, GuardReply, Id, Outcome, Promote, PromoteReply, RecordBody, Result, Run,
+    RunReply, Verdict,
 };
-use fractal_store::Reads;
+use fractal_store::{Reads, new_id};
 use serde_json::json;
 
 pub fn guard(engine: &Engine, caller: &Caller, asked: Guard, io: RunIo) -> Result<GuardReply> {
@@ -17,6 +18,11 @@ pub fn guard(engine: &Engine, caller: &Caller, asked: Guard, io: RunIo) -> Resul
             .hint("`fractal run --in S -- CMD`, then `fractal promote S`"));
     }
     let command = asked_run.command.clone();
+    // Named now, so that the next command knows whose work nobody judged
+    // should we die.
+    let name = asked_run.name.clone().unwrap_or_else(new_name);
+    let asked_run = Run { name: Some(name.clone()), ..asked_run };
+    let begun = engine.store.begin(new_id(), unjudged(caller, &command, &name))?;
     let run = run::run(engine, caller, asked_run, io)?;
     // What nobody can read up on is not promoted while nobody watches.
     let succeeded = run.outcome == Outcome::Exited && run.exit == 0 && run.output_lost.is_none();
@@ -27,7 +33,7 @@ pub fn guard(engine: &Engine, caller: &Caller, asked: Guard, io: RunIo) -> Resul
         }
         false => None,
     };
-    tell(engine, caller, &command, &run, promotion.as_ref())?;
+    tell(engine, caller, (&command, begun.id()), &run, promotion.as_ref())?;
     if let Some(why) = &run.output_lost {
         let message = format!("cannot pass on what the program wrote: {why}; nothing is promoted");
         let kept = format!(
@@ -42,11 +48,21 @@ pub fn guard(engine: &Engine, caller: &Caller, asked: Guard, io: RunIo) -> Resul
     Ok(GuardReply { run, promotion, promoted })
 }
 
+/// What the journal says when there is no story.
+fn unjudged(caller: &Caller, command: &[String], name: &str) -> RecordBody {
+    let mut body = record(caller, "guard", None);
+    body.name = Some(name.to_owned());
+    body.detail = promote::judged::unjudged([(name, name)].into_iter(), None, &[]);
+    body.detail["command"] = json!(command);
+    body.detail["outcome"] = json!("lost");
+    body
+}
+
 /// The story in one record: what ran, how it ended, what became of it.
 fn tell(
     engine: &Engine,
     caller: &Caller,
-    command: &[String],
+    (command, begun): (&[String], Id),
     run: &RunReply,
     promotion: Option<&Result<PromoteReply>>,
 ) -> Result<()> {
@@ -63,7 +79,7 @@ fn tell(
         "command": command, "exit": run.exit, "outcome": run.outcome, "kept": run.kept,
         "changes": run.changes.len(), "wall_ms": run.usage.wall_ms,
         "verdict": reply.map(|reply| reply.verdict), "checks": checks,
-        "undo": reply.and_then(|reply| reply.undo),
+        "undo": reply.and_then(|reply| reply.undo), "begun": begun,
     });
     engine.store.transact(|tx| tx.append(body))?;
     Ok(())

@@ -5,37 +5,50 @@
 
 use crate::apply::holders::elsewhere;
 use crate::apply::inverse::{Inverse, inverse};
-use crate::apply::{Job, Step, carry_out};
+use crate::apply::{Job, PART_OF, Step, carry_out, is_part};
+use crate::verbs::promote::choose::paths;
 use crate::{Caller, Engine, base, record};
 use fractal_model::{
-    Applied, ChangeKind, Code, Error, Id, PromoteReply, RecordBody, Result, Verdict,
+    Applied, ChangeKind, Code, Error, Id, PromoteReply, RecordBody, Result, SandboxPath, TypedPath,
+    Verdict,
 };
 use fractal_store::{ApplyRow, ApplyState, Reads};
 use serde_json::json;
 use std::path::Path;
 
-pub fn undo(
-    engine: &Engine,
-    caller: &Caller,
-    promotion: Option<&str>,
-    dry_run: bool,
-) -> Result<PromoteReply> {
+/// What is to be taken back.
+#[derive(Clone, Copy, Default)]
+pub struct Asked<'a> {
+    /// Its id, or the beginning of it; otherwise the latest one here.
+    pub promotion: Option<&'a str>,
+    /// Only what lies at or below these paths; empty means all.
+    pub only: &'a [TypedPath],
+    pub dry_run: bool,
+}
+
+pub fn undo(engine: &Engine, caller: &Caller, asked: &Asked<'_>) -> Result<PromoteReply> {
     let rows = engine.applies_in_reach(caller)?;
-    let row = find(engine, &rows, promotion, &caller.directory)?;
+    let row = find(engine, &rows, asked.promotion, &caller.directory)?;
     require_undoable(row)?;
-    let inverse = inverse(engine, row)?;
+    let only = paths(caller, asked.only, "--only")?;
+    let inverse = inverse(engine, row, &only)?;
     if inverse.steps.is_empty() && inverse.conflicts.is_empty() {
         refuse_elsewhere(engine, row)?;
     }
-    let record = body(caller, row, &inverse);
+    let record = body(caller, row, &inverse, &only);
     let mut reply = reply(&inverse);
-    if !inverse.conflicts.is_empty() || dry_run {
+    if !inverse.conflicts.is_empty() || asked.dry_run {
         return Ok(reply);
     }
-    let job = Job { root: row.root.clone(), steps: inverse.steps, view: None, record };
+    let (root, steps) = (row.root.clone(), inverse.steps);
+    let job = Job { root, steps, view: None, record, facts: None };
     reply.undo = Some(carry_out(engine, job, Some(row.id))?.undo);
-    // The sandbox it came from stands on what is there again.
-    if let Some(sandbox) = row.sandbox.map_or(Ok(None), |id| engine.store.sandbox(id))? {
+    // The sandbox it came from stands on what is there again. Where only a
+    // part is, it goes on standing on the promotion: the rest is others' edit.
+    if only.is_empty()
+        && !is_part(&inverse.record)
+        && let Some(sandbox) = row.sandbox.map_or(Ok(None), |id| engine.store.sandbox(id))?
+    {
         let (promotion, stood) = origin(&rows, row);
         let _ = base::note_undone(engine, &sandbox, promotion, !stood);
     }
@@ -142,13 +155,14 @@ fn require_undoable(row: &ApplyRow) -> Result<()> {
     }
 }
 
-fn body(caller: &Caller, row: &ApplyRow, inverse: &Inverse) -> RecordBody {
+fn body(caller: &Caller, row: &ApplyRow, inverse: &Inverse, only: &[SandboxPath]) -> RecordBody {
     let of = &inverse.record;
+    let key = if only.is_empty() { "undoes" } else { PART_OF };
     RecordBody {
         sandbox: of.sandbox,
         name: of.name.clone(),
         tenant: Some(row.tenant.clone()).filter(|tenant| !tenant.is_empty()),
-        detail: json!({ "undoes": row.id }),
+        detail: json!({ key: row.id }),
         ..record(caller, "undo", None)
     }
 }

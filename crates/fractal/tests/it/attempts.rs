@@ -17,7 +17,7 @@ fn attempts(list: &[(&str, &str)]) -> Vec<Attempt> {
 }
 
 fn check(name: &str, command: &str) -> Check {
-    Check { name: name.into(), command: command.into(), required: true, time_ms: None }
+    Check { name: name.into(), command: command.into(), required: true, ..Check::default() }
 }
 
 fn ask(list: &[(&str, &str)], checks: &[Check]) -> Try {

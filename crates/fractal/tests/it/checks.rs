@@ -5,7 +5,7 @@ use fractal::model::{Check, CheckReport, CheckResult, Limits, Policy};
 use fractal::{Action, Code, Reply, Run};
 
 fn check(name: &str, command: &str) -> Check {
-    Check { name: name.into(), command: command.into(), required: true, time_ms: None }
+    Check { name: name.into(), command: command.into(), required: true, ..Check::default() }
 }
 
 fn run(world: &World, sandbox: &str, checks: &[Check]) -> Vec<CheckReport> {

@@ -3,6 +3,7 @@
 
 mod archives;
 mod attempts;
+mod attested;
 mod attributes;
 mod audit;
 mod checks;
@@ -12,6 +13,7 @@ mod copied;
 mod crash;
 mod deep;
 mod frozen;
+mod gates;
 mod histories;
 mod ignored;
 mod keys;
@@ -24,6 +26,7 @@ mod tenants;
 #[cfg(feature = "tools")]
 mod tools;
 mod turned;
+mod undo;
 mod update;
 mod verbs;
 #[cfg(feature = "virtual")]

@@ -22,7 +22,11 @@ impl World {
     }
 
     pub fn undo(&self, promotion: Option<&str>) -> Result<PromoteReply, Code> {
-        let action = Action::Undo { promotion: promotion.map(str::to_owned), dry_run: false };
+        let action = Action::Undo {
+            promotion: promotion.map(str::to_owned),
+            only: Vec::new(),
+            dry_run: false,
+        };
         match self.apply(action)? {
             Reply::Promote(reply) => Ok(*reply),
             other => panic!("undo answered {other:?}"),
@@ -393,7 +397,7 @@ fn the_gate_judges_what_would_come_out() {
         name: "c".into(),
         command: command.into(),
         required: true,
-        time_ms: None,
+        ..Check::default()
     };
     let with = |command: &str| Promote { checks: vec![check(command)], ..asked("s") };
     let reply = world.promote_with(with("grep -q nothing a")).unwrap();

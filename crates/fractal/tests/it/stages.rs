@@ -12,19 +12,19 @@ const CHECKS: &str = "[[check]]\nname = \"builds\"\ncommand = \"test -f app\"\n\
 
 impl World {
     /// The same project with stages.
-    fn staged(&mut self, stages: &str) {
+    pub fn staged(&mut self, stages: &str) {
         fs::write(self.project().join("fractal.toml"), format!("{CHECKS}{stages}")).unwrap();
         self.caller.config = Config::load(&self.project(), None).unwrap();
     }
 
-    fn with_stages(stages: &str) -> World {
+    pub fn with_stages(stages: &str) -> World {
         let mut world = World::new();
         world.write("app", "v0\n");
         world.staged(stages);
         world
     }
 
-    fn to(&self, sandbox: &str, stage: &str) -> PromoteReply {
+    pub fn to(&self, sandbox: &str, stage: &str) -> PromoteReply {
         self.promote_with(Promote { to: Some(stage.into()), ..asked(sandbox) }).unwrap()
     }
 
@@ -44,7 +44,7 @@ impl World {
         self.vote(who, Vote { stage: Some(stage.into()), ..Vote::default() }, true)
     }
 
-    fn stages(&self) -> Vec<StageReport> {
+    pub fn stages(&self) -> Vec<StageReport> {
         match self.apply(Action::Stages).unwrap() {
             Reply::Stages(reply) => reply.stages,
             other => panic!("stages answered {other:?}"),

@@ -231,7 +231,7 @@ fn volumes_records_and_promotions_of_others_do_not_show() {
         other => panic!("promote answered {other:?}"),
     };
     for verb in [
-        |id: &str| Action::Undo { promotion: Some(id.into()), dry_run: false },
+        |id: &str| Action::Undo { promotion: Some(id.into()), only: Vec::new(), dry_run: false },
         |id: &str| Action::Verify { promotion: Some(id.into()) },
     ] {
         assert_eq!(told(&world, &b, verb, &undo), told(&world, &b, verb, "0123456789"));
@@ -240,7 +240,7 @@ fn volumes_records_and_promotions_of_others_do_not_show() {
     let all = Action::Log { sandbox: None, limit: Some(1_000), here: false, whole: false };
     let Ok(Reply::Log(log)) = world.engine.apply(&b, all) else { panic!("log answers") };
     assert!(log.records.iter().all(|record| record.body.tenant.as_deref() == Some("b")));
-    let undone = Action::Undo { promotion: Some(undo), dry_run: false };
+    let undone = Action::Undo { promotion: Some(undo), only: Vec::new(), dry_run: false };
     world.engine.apply(&a, undone).expect("it is a's own");
     assert!(!world.project().join("x").exists());
 }

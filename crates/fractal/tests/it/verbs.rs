@@ -483,7 +483,7 @@ fn what_a_sandbox_promoted_itself_is_not_stale() {
         other => panic!("show answered {other:?}"),
     };
     assert_eq!((show().stale, show().base_kind), (None, kind));
-    world.apply(Action::Undo { promotion: None, dry_run: false }).unwrap();
+    world.apply(Action::Undo { promotion: None, only: Vec::new(), dry_run: false }).unwrap();
     assert_eq!(show().stale, None);
     // What others write there is.
     std::fs::write(file("a"), "3\n").unwrap();

@@ -26,6 +26,9 @@ struct Undo {
     /// Which promotion; the latest one of the project by default.
     #[serde(default)]
     promotion: Option<String>,
+    /// Put back only what lies at or below these paths; empty means all.
+    #[serde(default)]
+    only: Vec<TypedPath>,
     /// Only say what would happen.
     #[serde(default)]
     dry_run: bool,
@@ -162,9 +165,9 @@ async fn guard(
 async fn undo(
     State(state): State<Shared>,
     Extension(asker): Extension<Asker>,
-    Json(Undo { promotion, dry_run }): Json<Undo>,
+    Json(Undo { promotion, only, dry_run }): Json<Undo>,
 ) -> Result<Response, Failure> {
-    reply(&state, &asker, Action::Undo { promotion, dry_run }).await
+    reply(&state, &asker, Action::Undo { promotion, only, dry_run }).await
 }
 
 async fn verify(

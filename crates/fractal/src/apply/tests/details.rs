@@ -190,6 +190,7 @@ fn a_job_across_filesystems_has_a_stage_on_each() {
         steps: vec![step(&here), step(&there)],
         view: None,
         record: body(),
+        facts: None,
     };
     apply(&world.engine, job).unwrap();
     assert_eq!(

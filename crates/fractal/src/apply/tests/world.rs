@@ -141,7 +141,7 @@ impl World {
     }
 
     pub fn job(&self, steps: Vec<Step>) -> Job<'static> {
-        Job { root: self.root.clone(), steps, view: None, record: body() }
+        Job { root: self.root.clone(), steps, view: None, record: body(), facts: None }
     }
 
     pub fn wants(&self, list: &[(&str, Want)]) -> Job<'static> {
@@ -153,12 +153,14 @@ impl World {
     }
 
     pub fn apply_view(&self, steps: Vec<Step>, view: &View) -> Result<Done> {
-        let job = Job { root: self.root.clone(), steps, view: Some(view), record: body() };
+        let job =
+            Job { root: self.root.clone(), steps, view: Some(view), record: body(), facts: None };
         apply(&self.engine, job)
     }
 
     pub fn undo(&self, id: Option<&str>) -> Result<PromoteReply> {
-        let action = Action::Undo { promotion: id.map(str::to_owned), dry_run: false };
+        let action =
+            Action::Undo { promotion: id.map(str::to_owned), only: Vec::new(), dry_run: false };
         match self.engine.apply(&Caller::owner(&self.root), action)? {
             Reply::Promote(reply) => Ok(*reply),
             other => panic!("undo answered {other:?}"),

@@ -87,7 +87,12 @@ fn act(work: &Work<'_>) -> Result<Said> {
             .map(|way| Attempt { name: way.name, command: shell(way.command) })
             .collect(),
         checks: checks
-            .map(|it| Check { name: it.name, command: it.command, required: true, time_ms: None })
+            .map(|it| Check {
+                name: it.name,
+                command: it.command,
+                required: true,
+                ..Check::default()
+            })
             .collect(),
         score: asked.score,
         stop_first: asked.stop_first,

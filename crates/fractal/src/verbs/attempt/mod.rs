@@ -11,14 +11,16 @@ pub mod plan;
 mod side_by_side;
 pub mod work;
 
+use super::promote::judged;
 use crate::budget::Budget;
 use crate::{Caller, Engine, RunIo, record, stale};
 use fractal_jail::Input;
 use fractal_model::rank::{self, Changed, Evidence, Order, Ranking};
 use fractal_model::{
-    AttemptReport, BaseKind, BaseReport, Error, Part, RankBy, Result, Run, Try, TryReply,
+    AttemptReport, BaseKind, BaseReport, Error, Id, Part, RankBy, RecordBody, Result, Run, Try,
+    TryReply,
 };
-use fractal_store::{SandboxRow, now_ms};
+use fractal_store::{Reads, SandboxRow, new_id, now_ms};
 use plan::Plan;
 use serde_json::json;
 use std::time::Duration;
@@ -67,7 +69,40 @@ pub fn try_all(
     watch: Watch<'_>,
     stop: Stop<'_>,
 ) -> Result<TryReply> {
-    let mut plan = Plan::new(engine, caller, asked)?;
+    let plan = Plan::new(engine, caller, asked)?;
+    let began = unjudged(caller, &plan);
+    // Should we die, the next command knows that nobody judged them.
+    let mut lost = began.clone();
+    lost.detail["outcome"] = json!("lost");
+    let begun = engine.store.begin(new_id(), lost)?;
+    let homes: Vec<String> = plan.attempts.iter().map(|one| one.sandbox.clone()).collect();
+    let done = carry_out(engine, caller, plan, begun.id(), watch, stop);
+    done.inspect_err(|error| {
+        let home = caller.reach.home();
+        let is_kept = |name: &String| matches!(engine.store.sandbox_named(home, name), Ok(Some(_)));
+        if homes.iter().any(is_kept) {
+            let body = RecordBody { time_ms: now_ms(), error: Some(error.code), ..began };
+            let _ = engine.store.transact(|tx| tx.append(body));
+        }
+    })
+}
+
+/// What the journal says of attempts that came to no verdict.
+fn unjudged(caller: &Caller, plan: &Plan) -> RecordBody {
+    let names = plan.attempts.iter().map(|one| (one.name.as_str(), one.sandbox.as_str()));
+    let mut body = record(caller, "try", None);
+    body.detail = judged::unjudged(names, Some(&plan.base_name), &plan.judging.checks);
+    body
+}
+
+fn carry_out(
+    engine: &Engine,
+    caller: &Caller,
+    mut plan: Plan,
+    begun: Id,
+    watch: Watch<'_>,
+    stop: Stop<'_>,
+) -> Result<TryReply> {
     let budget = Budget::of_ms(plan.budget_ms);
     let base_budget = budget.beside();
     let work = Work {
@@ -113,7 +148,7 @@ pub fn try_all(
     if plan.judging.checks.is_empty() {
         reply.notes.push("no checks: whoever exits 0 passes (--check NAME='CMD')".to_owned());
     }
-    write_down(engine, caller, &plan, &reply)?;
+    write_down(engine, caller, &plan, begun, &reply)?;
     Ok(reply)
 }
 
@@ -220,7 +255,13 @@ fn behind(engine: &Engine, caller: &Caller, reply: &TryReply) -> u64 {
 
 /// One record for all, on the winner if there is one; and the winner becomes
 /// the latest sandbox of the directory, which verbs without a name mean.
-fn write_down(engine: &Engine, caller: &Caller, plan: &Plan, reply: &TryReply) -> Result<()> {
+fn write_down(
+    engine: &Engine,
+    caller: &Caller,
+    plan: &Plan,
+    begun: Id,
+    reply: &TryReply,
+) -> Result<()> {
     let best = reply.attempts.first().filter(|_| reply.winner.is_some());
     let winner = best.and_then(|report| row_of(engine, caller, report));
     let mut body = record(caller, "try", winner.as_ref());
@@ -229,6 +270,7 @@ fn write_down(engine: &Engine, caller: &Caller, plan: &Plan, reply: &TryReply) -
     body.detail = json!({
         "attempts": reply.attempts.iter().map(attempt).collect::<Vec<_>>(),
         "winner": reply.winner, "checks": checks, "gate": plan.judging.checks, "rank": plan.judging.ranking.by.to_string(),
+        "begun": begun,
     });
     if reply.interrupted {
         body.detail["interrupted"] = json!(true);

@@ -5,6 +5,7 @@
 //! outside of a repository, no commit can be made.
 
 use super::rehearse::Rehearsal;
+use crate::config::branch::refuse_no_branch;
 use crate::view::path_of;
 use crate::{Caller, Engine};
 use fractal_jail::layer::View;
@@ -112,6 +113,13 @@ pub fn take_back(caller: &Caller, directory: &Path, commit: &Committed) -> Resul
         Some(old) => repository.ask(&["update-ref", reference, old, new]).map(drop),
         None => repository.ask(&["update-ref", "-d", reference, new]).map(drop),
     }
+}
+
+/// Whether a branch still has a commit.
+pub fn contains(caller: &Caller, directory: &Path, branch: &str, commit: &str) -> Result<bool> {
+    let repository = Repository::open(caller, directory)?;
+    let tip = format!("refs/heads/{branch}");
+    Ok(repository.try_ask(&["merge-base", "--is-ancestor", commit, &tip])?.is_some())
 }
 
 /// Paths of a branch, among those asked for, that others changed since the
@@ -232,9 +240,7 @@ impl<'a> Repository<'a> {
     /// The full name of a branch that is checked out nowhere.
     fn branch(&self, name: &str) -> Result<String> {
         let reference = format!("refs/heads/{name}");
-        if self.try_ask(&["check-ref-format", "--branch", name])?.is_none() {
-            return Err(Error::invalid(format!("`{name}` is no name for a branch")));
-        }
+        refuse_no_branch(name)?;
         let worktrees = self.ask(&["worktree", "list", "--porcelain"])?;
         if worktrees.lines().any(|line| line == format!("branch {reference}")) {
             return Err(Error::new(Code::Conflict, format!("the branch `{name}` is checked out"))

@@ -6,8 +6,11 @@
 //! stops it before anything changed, and is written down.
 
 pub mod choose;
+mod evidence;
 mod git;
 mod ignore;
+mod inner;
+pub mod judged;
 pub mod plan;
 mod reality;
 pub mod rehearse;
@@ -15,15 +18,16 @@ mod sandbox;
 pub mod stage;
 pub mod weigh;
 
+pub use git::contains;
 pub use weigh::Wish;
 
 use crate::stages::is_stage;
 use crate::{Caller, Engine, record};
 use fractal_model::{
-    Check, CheckReport, Code, Error, Id, Promote, PromoteReply, Record, RecordBody, Result, Scope,
-    Verdict,
+    CheckReport, Code, Error, Id, Promote, PromoteReply, RecordBody, Result, Scope, Verdict,
 };
 use fractal_store::{LayerHold, Reads, SandboxRow};
+use judged::{refuse_ruled_out, tried};
 use plan::Plan;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -55,18 +59,6 @@ pub fn promote(engine: &Engine, caller: &Caller, asked: &Promote) -> Result<Prom
         None => reality::promote(engine, caller, &row, asked),
         Some(parent) => sandbox::promote(engine, caller, &row, &parent, asked),
     }
-}
-
-/// Who names no sandbox means the best one there is, not the one that happens
-/// to be left of a `try` in which all were ruled out.
-fn refuse_ruled_out(engine: &Engine, caller: &Caller) -> Result<()> {
-    // A project with stages may have nothing but them.
-    let Ok(row) = engine.find(caller, None) else { return Ok(()) };
-    let Some(why) = tried(engine, &row)?.ruled_out else { return Ok(()) };
-    Err(Error::new(Code::Gate, format!("`{}` was {why}", row.name)).hint(format!(
-        "`fractal promote {}` promotes it all the same, if its checks pass",
-        row.name
-    )))
 }
 
 /// A key for one sandbox promotes forks of it into it, and nothing further:
@@ -122,41 +114,6 @@ fn hold(engine: &Engine, row: &SandboxRow) -> Result<LayerHold> {
         }
         std::thread::sleep(Duration::from_millis(3));
     }
-}
-
-/// The `try` that a sandbox was an attempt of.
-struct Tried {
-    /// The attempt that was chosen, where it was another one; none of them,
-    /// where this one was ruled out with all others.
-    winner: Option<String>,
-    /// Why it cannot win.
-    ruled_out: Option<String>,
-    /// What every attempt had to pass.
-    checks: Vec<Check>,
-}
-
-fn tried(engine: &Engine, row: &SandboxRow) -> Result<Tried> {
-    const LOOK_BACK: u64 = 1_000;
-    let records = engine.store.journal(None, LOOK_BACK)?;
-    let ours = |record: &&Record| {
-        record.body.tenant.as_deref().unwrap_or_default() == row.tenant
-            && record.body.action == "try"
-    };
-    let tries = records.iter().filter(ours);
-    for detail in tries.map(|record| &record.body.detail) {
-        let attempts = detail["attempts"].as_array().into_iter().flatten();
-        let mut ours = attempts.filter(|attempt| attempt["sandbox"] == row.name.as_str());
-        if let Some(attempt) = ours.next() {
-            let is_out = attempt["rank"].is_null();
-            let nobody = is_out.then_some("none of them");
-            let winner = detail["winner"].as_str().or(nobody);
-            let winner = winner.filter(|name| attempt["name"] != *name).map(str::to_owned);
-            let checks = serde_json::from_value(detail["gate"].clone()).unwrap_or_default();
-            let why = attempt["why"].as_str().filter(|_| is_out).map(str::to_owned);
-            return Ok(Tried { winner, ruled_out: why, checks });
-        }
-    }
-    Ok(Tried { winner: None, ruled_out: None, checks: Vec::new() })
 }
 
 /// How far a promotion came.

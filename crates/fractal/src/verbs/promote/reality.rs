@@ -2,16 +2,15 @@
 
 use super::plan::{Against, Plan, plan};
 use super::rehearse::Rehearsal;
-use super::{Progress, REALITY, git, hold, stopped, tried};
+use super::{Progress, REALITY, evidence, git, hold, inner, stopped, tried};
 use crate::apply::{Job, apply};
 use crate::verbs::diff::{self, DiffFormat};
 use crate::view::path_of;
-use crate::{Caller, Engine, attest, base, stages};
+use crate::{Caller, Engine, base, stages};
 use fractal_model::{
-    Check, CheckReport, Code, Error, Form, Id, Promote, PromoteReply, Result, StageKind, Verdict,
+    Check, CheckReport, Code, Error, Form, Promote, PromoteReply, Result, StageKind, Verdict,
 };
-use fractal_store::{Reads, SandboxRow, new_id};
-use serde_json::{Value, json};
+use fractal_store::{SandboxRow, new_id};
 use std::path::PathBuf;
 
 /// How often it is planned again when reality moves while it is written.
@@ -83,9 +82,12 @@ fn before_gate(
     plan: &Plan,
 ) -> Result<Option<PromoteReply>> {
     let mut progress = progress(row, plan, Vec::new());
+    if asked.form == Form::Files {
+        inner::refuse_staged(&row.directory, &plan.wishes)?;
+    }
     if asked.dry_run {
         let names: Vec<String> =
-            checks(engine, caller, row, asked)?.into_iter().map(|check| check.name).collect();
+            checks(engine, caller, row, asked, plan)?.into_iter().map(|check| check.name).collect();
         if !names.is_empty() {
             progress.notes.push(format!("checks that were not run now: {}", names.join(", ")));
         }
@@ -111,7 +113,7 @@ fn gate(
     asked: &Promote,
     plan: &Plan,
 ) -> Result<(Vec<CheckReport>, Option<String>)> {
-    let checks = checks(engine, caller, row, asked)?;
+    let checks = checks(engine, caller, row, asked, plan)?;
     if checks.is_empty() && asked.form == Form::Files {
         return Ok((Vec::new(), None));
     }
@@ -135,17 +137,21 @@ fn gate(
     Ok((reports, made))
 }
 
-/// The gate's checks, those that chose it among attempts, and those asked for.
+/// The gate's checks, also of projects inside, those that chose it among
+/// attempts, and those asked for.
 /// The gate is the project's, wherever the caller stands, and only grows.
 fn checks(
     engine: &Engine,
     caller: &Caller,
     row: &SandboxRow,
     asked: &Promote,
+    plan: &Plan,
 ) -> Result<Vec<Check>> {
     let mut list = stages::config_of(caller, &row.directory)?.checks();
-    for check in tried(engine, row)?.checks.iter().chain(&asked.checks) {
-        if list.iter().all(|other| other.name != check.name || other.command != check.command) {
+    let inner = inner::checks(&row.directory, &plan.wishes)?;
+    for check in inner.iter().chain(&tried(engine, row)?.checks).chain(&asked.checks) {
+        let is_other = |other: &Check| other.name != check.name || other.command != check.command;
+        if list.iter().all(is_other) {
             list.push(check.clone());
         }
     }
@@ -194,6 +200,7 @@ fn write(
             steps: plan.wishes.iter().map(|wish| wish.step()).collect(),
             view: Some(&plan.ours),
             record: progress.record(caller),
+            facts: Some(evidence::facts(engine, caller, row, REALITY, checks)?),
         };
         match apply(engine, job) {
             Ok(done) => {
@@ -201,9 +208,7 @@ fn write(
                 let whole = plan.wishes.iter().filter(|wish| !wish.merged);
                 let paths = whole.map(|wish| &wish.path);
                 let _ = base::note_promoted(engine, row, Some(done.undo), paths);
-                if let Err(error) = attested(engine, row, REALITY, done.undo, checks) {
-                    progress.notes.push(format!("there is no attestation: {error}"));
-                }
+                progress.notes.extend(evidence::missing(engine, done.undo)?);
                 return Ok(progress.reply(Verdict::Applied, Some(done.undo), None));
             }
             // Somebody wrote there just now; the next look tells what.
@@ -213,45 +218,6 @@ fn write(
     }
     Err(Error::new(Code::Busy, format!("{} is being written by others", row.directory.display()))
         .hint("nothing has changed; try again when it rests"))
-}
-
-/// Signs what was done, on which evidence.
-pub(super) fn attested(
-    engine: &Engine,
-    row: &SandboxRow,
-    stage: &str,
-    promotion: Id,
-    checks: &[CheckReport],
-) -> Result<()> {
-    const COMMANDS_MAX: u64 = 1_000;
-    let rows = engine.store.applies()?;
-    let seq = rows.iter().find(|apply| apply.id == promotion).and_then(|apply| apply.seq);
-    let record = seq.map_or(Ok(None), |seq| engine.store.record(seq))?;
-    let record = record.ok_or_else(|| Error::internal("the promotion has no record"))?;
-    let runs: Vec<Value> = (engine.store.journal(Some(row.id), COMMANDS_MAX)?.into_iter().rev())
-        .filter(|record| record.body.action == "run")
-        .map(|record| {
-            let detail = record.body.detail;
-            json!({ "command": detail["command"], "exit": detail["exit"], "tier": detail["tier"] })
-        })
-        .collect();
-    let checks: Vec<Value> = (checks.iter())
-        .map(|check| json!({ "name": check.name, "result": check.result, "exit": check.exit }))
-        .collect();
-    let name = row.directory.file_name().map(|name| name.to_string_lossy().into_owned());
-    let facts = attest::Facts {
-        stage: stage.to_owned(),
-        name: name.unwrap_or_else(|| "/".to_owned()),
-        parameters: json!({
-            "sandbox": row.id, "name": row.name, "who": record.body.who,
-            "runs": runs, "policy": row.policy, "checks": checks,
-        }),
-        base: json!({
-            "name": if row.base.is_some() { "layer" } else { "live host" },
-            "annotations": { "layer": row.base, "forked_ns": row.fork_ctime_ns },
-        }),
-    };
-    attest::write(engine, promotion, &record, facts)
 }
 
 /// The project, or the whole machine when something outside was asked for.

@@ -1,6 +1,7 @@
 //! Into a parent that is a sandbox: its stack grows by one sealed layer, in
 //! one transaction. What it had before stays under a snapshot's name.
 
+use super::evidence::Landed;
 use super::plan::{Against, Plan, plan};
 use super::rehearse::put;
 use super::{Progress, hold, stopped};
@@ -10,7 +11,7 @@ use fractal_jail::layer::Writer;
 use fractal_model::{
     CheckReport, Code, Error, Form, Id, Promote, PromoteReply, RecordBody, Result, Tier, Verdict,
 };
-use fractal_store::{LayerRow, Reads, SandboxRow, SnapshotRow, new_id, now_ms};
+use fractal_store::{LayerRow, Reads, SandboxRow, SnapshotRow, Tx, new_id, now_ms};
 use serde_json::json;
 
 pub fn promote(
@@ -57,7 +58,7 @@ pub fn promote(
     }
     let mut received = crate::record(caller, "promote", Some(parent));
     received.detail = json!({ "from": row.name });
-    let records = Records { gave: progress.record(caller), received };
+    let records = Records { gave: progress.record(caller), received, landed: None };
     let before = grow(engine, parent, &plan, records)?;
     progress.notes.push(format!("`fractal rollback {} {before}` takes it back", parent.name));
     Ok(progress.reply(Verdict::Applied, None, None))
@@ -102,6 +103,20 @@ fn checks(
 pub struct Records {
     pub gave: RecordBody,
     pub received: RecordBody,
+    /// What is signed with the latter, in a stage.
+    pub landed: Option<Landed>,
+}
+
+impl Records {
+    /// Writes both down, and signs what landed.
+    pub fn write(self, engine: &Engine, tx: &Tx<'_>) -> fractal_store::Result<()> {
+        tx.append(self.gave)?;
+        let record = tx.append(self.received)?;
+        if let Some(landed) = &self.landed {
+            landed.sign(engine, &record);
+        }
+        Ok(())
+    }
 }
 
 /// Writes the wishes into a layer on top of the parent; returns the name of
@@ -131,10 +146,10 @@ fn stack(engine: &Engine, parent: &SandboxRow, layer: Id, records: Records) -> R
     let name = format!("before-{}", layer.as_str()[16..].to_lowercase());
     let next = new_id();
     engine.store.new_layer_dir(next)?;
-    let Records { mut gave, mut received } = records;
-    gave.detail["snapshot"] = json!(name);
-    received.detail["snapshot"] = json!(name);
-    received.after = Some(next);
+    let mut records = records;
+    records.gave.detail["snapshot"] = json!(name);
+    records.received.detail["snapshot"] = json!(name);
+    records.received.after = Some(next);
     let flat = flattened(engine, parent, layer)?;
     let written = engine.store.transact(|tx| {
         tx.seal_layer(parent.top, 0)?;
@@ -154,8 +169,7 @@ fn stack(engine: &Engine, parent: &SandboxRow, layer: Id, records: Records) -> R
             layer: parent.top,
             created_ms: now_ms(),
         })?;
-        tx.append(gave)?;
-        tx.append(received)
+        records.write(engine, tx)
     });
     if let Err(error) = written {
         let made = flat.iter().flat_map(Flat::ids).chain([next]);

@@ -2,32 +2,25 @@
 //!
 //! A directory or a branch is written first and the stage's own layers after
 //! it, with the record that tells of both: should the latter fail, the former
-//! is taken back. A publish command runs when all of it stands.
+//! is taken back. The publish command (`publish`) runs when all of it stands.
 
 use super::step::{Step, Weighed, detail};
 use crate::apply::{Job, apply};
+use crate::attest::{Facts, Subject};
 use crate::stages;
 use crate::stages::history::{Arrival, Landing};
+use crate::verbs::promote::evidence::{self, Landed};
 use crate::verbs::promote::git::{self, Committed};
 use crate::verbs::promote::plan::{Against, Plan, plan};
 use crate::verbs::promote::reality;
 use crate::verbs::promote::rehearse::Rehearsal;
 use crate::verbs::promote::sandbox::{Records, grow};
-use crate::verbs::undo::undo;
+use crate::verbs::undo::{Asked, undo};
 use crate::view::path_of;
 use crate::{base, record};
-use fractal_jail::trusted;
-use fractal_model::{
-    CheckReport, CheckResult, Code, Error, Form, Id, PromoteReply, Result, StageKind, Verdict,
-    format_duration_ms,
-};
+use fractal_model::{CheckReport, Code, Error, Form, Id, PromoteReply, Result, StageKind, Verdict};
 use fractal_store::{SandboxRow, new_id};
 use serde_json::json;
-use std::ffi::{OsStr, OsString};
-use std::time::{Duration, Instant};
-
-/// Bytes of a publish command's output that stand in the reply.
-const TAIL_BYTES: usize = 4096;
 
 impl<'a> Step<'a> {
     /// Brings it in.
@@ -57,7 +50,7 @@ impl<'a> Step<'a> {
             }
         };
         let made = commit.as_ref().map(|commit| commit.new.clone());
-        let landing = self.landed(promotion)?;
+        let landing = self.landing(promotion)?;
         let mut progress = self.progress(weighed, checks);
         if let Some(report) = self.publish(&landing)? {
             let failed = report.rules_out();
@@ -73,32 +66,10 @@ impl<'a> Step<'a> {
         if let Some(winner) = &progress.overruled {
             progress.notes.push(format!("this overrules the ranking, which chose `{winner}`"));
         }
-        if let Some(undo) = landing.arrival.undo
-            && let Err(error) = self.attest(undo, &progress.checks)
-        {
-            progress.notes.push(format!("there is no attestation: {error}"));
+        if let Some(undo) = landing.arrival.undo {
+            progress.notes.extend(evidence::missing(self.engine, undo)?);
         }
         Ok(self.named(progress.reply(Verdict::Applied, landing.arrival.undo, made)))
-    }
-
-    /// Publishes what came in before and was not published, say after a crash.
-    pub(super) fn publish_again(
-        &self,
-        weighed: &Weighed,
-        landing: &Landing,
-    ) -> Result<PromoteReply> {
-        let mut progress = self.progress(weighed, Vec::new());
-        let report = self.publish(landing)?;
-        let verdict = match report.as_ref().is_some_and(CheckReport::rules_out) {
-            true => Verdict::Gate,
-            false => Verdict::Nothing,
-        };
-        progress.checks.extend(report);
-        progress.notes.push(match verdict {
-            Verdict::Gate => format!("it still stands in `{}`, unpublished", self.stage().name),
-            _ => format!("what stands in `{}` was published", self.stage().name),
-        });
-        Ok(self.named(progress.reply(verdict, None, None)))
     }
 
     /// The records of a promotion: who gave, who received.
@@ -111,7 +82,28 @@ impl<'a> Step<'a> {
         let gave = self.progress(weighed, checks.to_vec()).record(self.caller);
         let mut received = record(self.caller, "promote", Some(&self.row));
         received.detail = detail(arrival)?;
-        Ok(Records { gave, received })
+        // What was written into a directory is signed with what takes it back.
+        let landed = match (&self.stage().kind, arrival.undo) {
+            (StageKind::Reality, _) | (_, Some(_)) => None,
+            (_, None) => self.landed(checks, arrival)?,
+        };
+        Ok(Records { gave, received, landed })
+    }
+
+    /// What is signed of something that needs no write, or none of ours.
+    pub(super) fn landed(
+        &self,
+        checks: &[CheckReport],
+        arrival: &Arrival,
+    ) -> Result<Option<Landed>> {
+        let Some(promotion) = arrival.promotion else { return Ok(None) };
+        let (digest, commit) = (arrival.digest.clone(), arrival.commit.clone());
+        let subject = Subject::Landed { digest, commit };
+        Ok(Some(Landed { promotion, subject, facts: self.facts(checks)? }))
+    }
+
+    fn facts(&self, checks: &[CheckReport]) -> Result<Facts> {
+        evidence::facts(self.engine, self.caller, &self.source.row, &self.stage().name, checks)
     }
 
     fn land_in_layers(
@@ -130,11 +122,12 @@ impl<'a> Step<'a> {
         checks: &[CheckReport],
         arrival: Arrival,
     ) -> Result<()> {
-        let Records { gave, received } = self.records(weighed, checks, &arrival)?;
+        let Records { gave, received, .. } = self.records(weighed, checks, &arrival)?;
         let plan = self.again(weighed)?;
         let root = reality::root(&self.row, &plan)?;
         let steps = plan.wishes.iter().map(|wish| wish.step()).collect();
-        self.apply(Job { root, steps, view: Some(&plan.ours), record: received })?;
+        let facts = Some(self.facts(checks)?);
+        self.apply(Job { root, steps, view: Some(&plan.ours), record: received, facts })?;
         self.engine.store.transact(|tx| tx.append(gave))?;
         Ok(())
     }
@@ -159,7 +152,8 @@ impl<'a> Step<'a> {
         // write alone, and what takes it back.
         let mut written = record(self.caller, "promote", Some(&self.row));
         written.detail = json!({ "stage": self.stage().name, "files": true });
-        let undo = self.apply(Job { root, steps, view: Some(&view), record: written })?;
+        let facts = Some(self.facts(checks)?);
+        let undo = self.apply(Job { root, steps, view: Some(&view), record: written, facts })?;
         arrival.undo = Some(undo);
         self.with_layers(weighed, checks, &arrival).inspect_err(|_| {
             let _ = self.undo(undo);
@@ -194,12 +188,7 @@ impl<'a> Step<'a> {
         let records = self.records(weighed, checks, arrival)?;
         let plan = self.layers_lack()?;
         if plan.wishes.is_empty() {
-            let Records { gave, received } = records;
-            self.engine.store.transact(|tx| {
-                tx.append(gave)?;
-                tx.append(received)
-            })?;
-            return Ok(());
+            return Ok(self.engine.store.transact(|tx| records.write(self.engine, tx))?);
         }
         grow(self.engine, &self.row, &plan, records).map(drop)
     }
@@ -258,68 +247,13 @@ impl<'a> Step<'a> {
         Error::new(Code::Busy, message).hint("nothing has changed; promote again when it rests")
     }
 
-    fn attest(&self, promotion: Id, checks: &[CheckReport]) -> Result<()> {
-        let row = &self.source.row;
-        reality::attested(self.engine, row, &self.stage().name, promotion, checks)
-    }
-
-    fn landed(&self, promotion: Id) -> Result<Landing> {
+    fn landing(&self, promotion: Id) -> Result<Landing> {
         let history = stages::history(self.engine, &self.row)?;
         let found = history.stands().filter(|one| one.arrival.promotion == Some(promotion));
         found.cloned().ok_or_else(|| {
             Error::new(Code::Busy, format!("`{}` moved on at once", self.stage().name))
                 .hint("`fractal stages` shows what stands there")
         })
-    }
-
-    /// Runs the stage's publish command as the caller; `None` without one.
-    fn publish(&self, landing: &Landing) -> Result<Option<CheckReport>> {
-        let Some(command) = &self.stage().publish else { return Ok(None) };
-        let start = Instant::now();
-        let args = ["-c", command.as_str()].map(OsStr::new);
-        let (environment, time_ms) = (self.environment(landing), self.stage().publish_ms);
-        let time = Duration::from_millis(time_ms);
-        let answer = trusted::call_within("sh", &args, &environment, &self.line.root, time);
-        let mut why = None;
-        let (exit, output) = match answer {
-            Ok(Some(answer)) => {
-                let limit = || format!("ended after {}", format_duration_ms(time_ms));
-                why = answer.out_of_time.then(limit);
-                (answer.status, tail(&[answer.output, answer.errors].concat()))
-            }
-            Ok(None) => (127, "there is no sh".to_owned()),
-            Err(error) => (126, Error::from(error).message),
-        };
-        let mut body = record(self.caller, "publish", Some(&self.row));
-        body.detail = json!({
-            "promotion": landing.arrival.promotion, "stage": self.stage().name,
-            "command": [command], "exit": exit,
-        });
-        self.engine.store.transact(|tx| tx.append(body))?;
-        let passed = exit == 0;
-        Ok(Some(CheckReport {
-            name: "publish".to_owned(),
-            result: if passed { CheckResult::Pass } else { CheckResult::Fail },
-            required: true,
-            exit,
-            why: (!passed).then(|| why.unwrap_or_else(|| format!("exit {exit}"))),
-            output: if passed { String::new() } else { output },
-            wall_ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
-        }))
-    }
-
-    fn environment(&self, landing: &Landing) -> Vec<(OsString, OsString)> {
-        let arrival = &landing.arrival;
-        let mut all = self.caller.environment.clone();
-        let mut set = |name: &str, value: Option<OsString>| {
-            all.extend(value.map(|value| (OsString::from(name), value)));
-        };
-        set("FRACTAL_STAGE", Some(arrival.stage.clone().into()));
-        set("FRACTAL_PROMOTION", arrival.promotion.map(|id| id.to_string().into()));
-        set("FRACTAL_FROM", Some(arrival.from.clone().into()));
-        set("FRACTAL_COMMIT", arrival.commit.clone().map(OsString::from));
-        set("FRACTAL_DIRECTORY", self.directory.clone().map(OsString::from));
-        all
     }
 
     /// Takes back what came in; returns what to tell.
@@ -349,7 +283,8 @@ impl<'a> Step<'a> {
     }
 
     fn undo(&self, id: Id) -> std::result::Result<(), String> {
-        match undo(self.engine, self.caller, Some(id.as_str()), false) {
+        let asked = Asked { promotion: Some(id.as_str()), ..Asked::default() };
+        match undo(self.engine, self.caller, &asked) {
             Ok(reply) if reply.conflicts.is_empty() => Ok(()),
             Ok(_) => {
                 Err(format!("others wrote there meanwhile; see `fractal undo {id} --dry-run`"))
@@ -370,8 +305,4 @@ impl<'a> Step<'a> {
                 .and_then(|shows| base::note_staged(self.engine, from, &self.row, &shows, paths)),
         };
     }
-}
-
-fn tail(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]).into_owned()
 }

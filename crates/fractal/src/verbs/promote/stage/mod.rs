@@ -7,6 +7,7 @@
 
 mod gate;
 mod land;
+mod publish;
 mod source;
 mod step;
 

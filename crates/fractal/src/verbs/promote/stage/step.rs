@@ -9,7 +9,7 @@ use crate::stages::digest::digest;
 use crate::stages::history::{Arrival, History};
 use crate::verbs::promote::plan::{Against, Plan, plan};
 use crate::verbs::promote::rehearse::Rehearsal;
-use crate::verbs::promote::{Progress, git, stopped, tried};
+use crate::verbs::promote::{Progress, git, inner, stopped, tried};
 use crate::view::path_of;
 use crate::{Caller, Engine, record};
 use fractal_model::{
@@ -174,6 +174,7 @@ impl<'a> Step<'a> {
     /// Takes the step, or says what is in its way.
     pub fn take(self) -> Result<PromoteReply> {
         let weighed = self.weigh()?;
+        inner::refuse_staged(&self.line.root, &weighed.plan.wishes)?;
         let gate = self.gate(&weighed.digest);
         let stop = stopped(&weighed.plan, self.asked.allow_autorun);
         let closed = self.unpublished().or_else(|| gate.before_checks());
@@ -213,6 +214,7 @@ impl<'a> Step<'a> {
     /// What the gate's checks say about the stage with the change in it.
     fn check(&self, weighed: &Weighed) -> Result<(Vec<CheckReport>, Option<Rehearsal<'a>>)> {
         let mut checks = self.stage().checks.clone();
+        checks.extend(inner::checks(&self.line.root, &weighed.plan.wishes)?);
         checks.extend(self.asked.checks.iter().cloned());
         let is_git = matches!(self.stage().kind, StageKind::Git(_));
         if checks.is_empty() && !is_git {
@@ -329,10 +331,15 @@ impl<'a> Step<'a> {
         let arrival = self.arrival(weighed, &[]);
         let carried = stands.and_then(|landing| landing.arrival.carries);
         if !self.catch_up(weighed)? && arrival.carries.is_some() && arrival.carries != carried {
+            let arrival = Arrival { promotion: Some(fractal_store::new_id()), ..arrival };
             let mut received = record(self.caller, "promote", Some(&self.row));
-            let promotion = Some(fractal_store::new_id());
-            received.detail = detail(&Arrival { promotion, ..arrival })?;
-            self.engine.store.transact(|tx| tx.append(received))?;
+            received.detail = detail(&arrival)?;
+            let landed = self.landed(&[], &arrival)?;
+            self.engine.store.transact(|tx| {
+                let record = tx.append(received)?;
+                landed.iter().for_each(|landed| landed.sign(self.engine, &record));
+                Ok(())
+            })?;
         }
         let progress = self.progress(weighed, Vec::new());
         Ok(self.named(progress.reply(Verdict::Nothing, None, None)))
