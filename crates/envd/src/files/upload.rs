@@ -125,7 +125,7 @@ impl Target {
             let file = create(&self.path, &self.user)?;
             let failed = |error: io::Error| self.failed(&error);
             let mut out = match self.packed {
-                true => Out::Packed(MultiGzDecoder::new(file)),
+                true => Out::Packed(Box::new(MultiGzDecoder::new(file))),
                 false => Out::Plain(file),
             };
             while let Some(chunk) = waiting.blocking_recv() {
@@ -172,7 +172,7 @@ impl Target {
 /// A file, perhaps behind what unpacks its content.
 enum Out {
     Plain(File),
-    Packed(MultiGzDecoder<File>),
+    Packed(Box<MultiGzDecoder<File>>),
 }
 
 impl Out {
