@@ -108,9 +108,14 @@ impl Agents {
         }
     }
 
+    /// Ends all of them, each while the others do.
     pub fn end_all(&self) {
-        let all: Vec<Id> = self.lock().keys().copied().collect();
-        all.into_iter().for_each(|sandbox| self.end(sandbox));
+        let places: Vec<Arc<Place>> = self.lock().drain().map(|(_, place)| place).collect();
+        let take =
+            |place: &Arc<Place>| place.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let agents: Vec<Arc<Agent>> = places.iter().filter_map(take).collect();
+        agents.iter().for_each(|agent| agent.let_go());
+        agents.iter().for_each(|agent| agent.end());
     }
 }
 
@@ -190,15 +195,19 @@ impl Agent {
         tokio::net::UnixStream::from_std(ours).map_err(lost)
     }
 
-    fn end(&self) {
+    fn let_go(&self) {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn end(&self) {
+        self.let_go();
         self.over.wait(END);
     }
 }
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.let_go();
     }
 }
 

@@ -182,6 +182,8 @@ async fn program(state: &Shared, entry: &Entry) -> Result<Arc<Agent>, Stopped> {
 async fn maker(state: &Shared, entry: &Entry) -> Result<Asker, Stopped> {
     let asker = Asker::new(entry.key.clone(), state.project.directory.clone());
     if let Some(key) = entry.key.clone() {
+        // It counts like a request with the key itself.
+        state.doorkeeper.gauges.request(&key)?;
         let shared = state.clone();
         let ended = tokio::task::spawn_blocking(move || shared.engine.has_ended(&key)).await;
         let broken = |_| Failure::from(Error::internal("looking up a key failed"));

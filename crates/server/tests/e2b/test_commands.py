@@ -248,6 +248,22 @@ def test_a_terminal_is_for_who_is_asked(box):
     thread.join(20)
 
 
+def test_killing_what_answers_inside_is_survived(box):
+    box.files.write("/home/user/before", "kept")
+    try:
+        box.commands.run("pkill -9 -x fractal", user="root", timeout=10)
+    except (SandboxException, TimeoutException):
+        pass
+    until = time.monotonic() + 20
+    while True:
+        try:
+            assert box.commands.run("cat /home/user/before").stdout == "kept"
+            break
+        except SandboxException:
+            assert time.monotonic() < until
+            time.sleep(0.2)
+
+
 def test_git_works(box, place):
     box.git.init(place)
     box.commands.run("git config user.email a@b; git config user.name a; echo x > f; git add f; "
