@@ -12,6 +12,7 @@ mod connect;
 mod entries;
 mod files;
 mod filesystem;
+mod interpreter;
 mod metrics;
 mod process;
 mod users;
@@ -31,6 +32,7 @@ struct State {
     users: users::Users,
     processes: process::Table,
     watchers: watch::Watchers,
+    contexts: interpreter::Contexts,
 }
 
 type Shared = Arc<State>;
@@ -42,6 +44,7 @@ pub fn serve() -> io::Result<()> {
         users,
         processes: process::Table::default(),
         watchers: watch::Watchers::default(),
+        contexts: interpreter::Contexts::default(),
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(arrivals::take(router(state)))
@@ -55,7 +58,7 @@ pub fn take_terminal(words: Vec<std::ffi::OsString>) -> io::Error {
 
 fn router(state: Shared) -> Router {
     let api = process::routes().merge(filesystem::routes()).merge(watch::routes());
-    let api = api.merge(files::routes());
+    let api = api.merge(files::routes()).merge(interpreter::routes());
     api.route("/health", get(|| async { StatusCode::NO_CONTENT }))
         .route("/metrics", get(metrics::metrics))
         .fallback(connect::nowhere)

@@ -77,7 +77,7 @@ fn directory(user: &User, asked: Option<&str>) -> Result<PathBuf, Failure> {
 }
 
 /// The environment: what the sandbox was given, who it is, what was asked.
-fn surround<'a>(
+pub fn surround<'a>(
     command: &mut Command,
     state: &State,
     user: &User,

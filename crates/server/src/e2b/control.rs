@@ -58,15 +58,16 @@ pub fn read<T: DeserializeOwned + Default>(bytes: &Bytes) -> Result<T, Refused> 
 
 /// What a client needs to work in a sandbox.
 pub fn told(state: &Shared, entry: &Entry) -> Result<Value, Failure> {
+    let token = state.e2b.tokens.of(entry.id)?;
     Ok(json!({
         "sandboxID": entry.public_id(),
         "templateID": entry.template,
         "alias": entry.template,
         "clientID": "fractal",
         "envdVersion": ENVD_VERSION,
-        "envdAccessToken": state.e2b.tokens.of(entry.id)?,
+        "envdAccessToken": token,
         "domain": null,
-        "trafficAccessToken": null,
+        "trafficAccessToken": token,
     }))
 }
 

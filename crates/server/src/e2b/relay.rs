@@ -26,14 +26,24 @@ use std::sync::Arc;
 const SANDBOX: &str = "e2b-sandbox-id";
 const PORT: &str = "e2b-sandbox-port";
 const TOKEN: &str = "x-access-token";
-/// The program inside, as clients number it.
-const PROGRAM: u16 = 49983;
+/// The same for contexts of code, whose clients send this one only.
+const TRAFFIC_TOKEN: &str = "e2b-traffic-access-token";
+/// The program inside, as clients number its parts.
+const PROGRAM: [u16; 2] = [49983, 49999];
 /// What is said of one that is not there; clients look for these words.
 const GONE: &str = "The sandbox was not found";
 
 /// What stays with us of a request's headers.
-const OURS: [&str; 7] =
-    [SANDBOX, PORT, TOKEN, "x-api-key", "connection", "keep-alive", "proxy-authorization"];
+const OURS: [&str; 8] = [
+    SANDBOX,
+    PORT,
+    TOKEN,
+    TRAFFIC_TOKEN,
+    "x-api-key",
+    "connection",
+    "keep-alive",
+    "proxy-authorization",
+];
 
 /// Takes requests that are meant for a sandbox out of the others' way.
 pub async fn divert(State(state): State<Shared>, request: Request, next: Next) -> Response {
@@ -86,7 +96,7 @@ impl IntoResponse for Stopped {
 async fn hand_on(state: &Shared, request: Request) -> Result<Response, Stopped> {
     let entry = addressed(state, &request)?;
     let port = match request.headers().get(PORT) {
-        None => PROGRAM,
+        None => PROGRAM[0],
         Some(value) => value
             .to_str()
             .ok()
@@ -105,7 +115,8 @@ fn addressed(state: &Shared, request: &Request) -> Result<Entry, Stopped> {
     let gone = || Stopped::Gone(text.chars().take(64).collect());
     let id = private(text).ok_or_else(gone)?;
     let entry = state.e2b.book.get(id).filter(|entry| entry.phase != Phase::Snapshot);
-    let token = request.headers().get(TOKEN).and_then(|value| value.to_str().ok());
+    let token = request.headers().get(TOKEN).or_else(|| request.headers().get(TRAFFIC_TOKEN));
+    let token = token.and_then(|value| value.to_str().ok());
     let is_right = match token {
         Some(token) => state.e2b.tokens.is_of(token, id)?,
         None => false,
@@ -195,9 +206,10 @@ async fn maker(state: &Shared, entry: &Entry) -> Result<Asker, Stopped> {
 }
 
 async fn send(agent: &Agent, port: u16, mut request: Request) -> Result<Response, Stopped> {
-    let arrival = if port == PROGRAM { Arrival::Requests } else { Arrival::Port(port) };
+    let is_program = PROGRAM.contains(&port);
+    let arrival = if is_program { Arrival::Requests } else { Arrival::Port(port) };
     let stream = agent.connect(arrival)?;
-    let broken = |error: hyper::Error| match port == PROGRAM {
+    let broken = |error: hyper::Error| match is_program {
         true => Stopped::Failed(Error::internal(format!("the sandbox broke off: {error}")).into()),
         false => Stopped::NoPort(port),
     };
@@ -208,25 +220,25 @@ async fn send(agent: &Agent, port: u16, mut request: Request) -> Result<Response
         let _ = connection.with_upgrades().await;
     });
     let upgrade = hyper::upgrade::on(&mut request);
-    prepare(&mut request, port);
+    prepare(&mut request, is_program);
     let mut answer = sender.send_request(request).await.map_err(broken)?;
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         join(upgrade, hyper::upgrade::on(&mut answer));
     }
     let mut answer = answer.map(Body::new);
-    without_hops(answer.headers_mut(), port != PROGRAM);
+    without_hops(answer.headers_mut(), !is_program);
     Ok(answer)
 }
 
 /// Leaves out what is between the client and us.
-fn prepare(request: &mut Request, port: u16) {
+fn prepare(request: &mut Request, is_program: bool) {
     let upgrades = request.headers().contains_key(header::UPGRADE);
     let headers = request.headers_mut();
     let basic = |value: &HeaderValue| {
         value.to_str().is_ok_and(|text| text.to_ascii_lowercase().starts_with("basic "))
     };
     // The name of a user for the program; everything for a port.
-    if port == PROGRAM && !headers.get(header::AUTHORIZATION).is_some_and(basic) {
+    if is_program && !headers.get(header::AUTHORIZATION).is_some_and(basic) {
         headers.remove(header::AUTHORIZATION);
     }
     for name in OURS {
@@ -272,7 +284,7 @@ pub async fn ask(
     let agent = lifecycle::wake(state, asker, entry.id).await?;
     let request = Request::builder().uri(path).header(header::HOST, "sandbox").body(Body::empty());
     let request = request.map_err(|_| broken())?;
-    let answer = send(&agent, PROGRAM, request).await.map_err(|_| broken())?;
+    let answer = send(&agent, PROGRAM[0], request).await.map_err(|_| broken())?;
     let body = axum::body::to_bytes(answer.into_body(), ANSWER_BYTES_MAX).await;
     serde_json::from_slice(&body.map_err(|_| broken())?).map_err(|_| broken())
 }
