@@ -156,7 +156,7 @@ mod tests {
     fn rules_of_the_network_become_ours_or_are_refused() {
         let check = |json: &str, expect: Option<(&str, bool)>| {
             let new: New = serde_json::from_str(json).expect("it reads");
-            let network = new.network().ok().map(|(network, said)| (network, said));
+            let network = new.network().ok();
             let expect = expect.map(|(text, said)| (Network::parse(text).expect("a rule"), said));
             assert_eq!(network, expect, "{json}");
         };

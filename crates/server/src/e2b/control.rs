@@ -14,7 +14,7 @@ use axum::body::Bytes;
 use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use fractal::model::{Id, Network, Run, Verb};
 use fractal::{Action, Caller, Code, Engine, Error, Reply};
 use serde::de::DeserializeOwned;
@@ -35,6 +35,7 @@ pub fn routes() -> Router<Shared> {
         .route("/sandboxes/{sandbox}/refreshes", post(set_time))
         .route("/sandboxes/{sandbox}/pause", post(pause))
         .route("/sandboxes/{sandbox}/fork", post(fork))
+        .route("/sandboxes/{sandbox}/network", put(set_network))
         .route("/sandboxes/{sandbox}/metrics", get(metrics))
         .route("/sandboxes/{sandbox}/logs", get(logs))
         .route("/v2/sandboxes/{sandbox}/logs", get(logs));
@@ -338,6 +339,17 @@ async fn fork_one(
     };
     lifecycle::begin(state, asker, child.clone()).await?;
     Ok(child)
+}
+
+/// A sandbox is never widened, and who is inside has counted on what it has.
+async fn set_network(
+    State(state): State<Shared>,
+    Extension(asker): Extension<Asker>,
+    Path(sandbox): Path<String>,
+) -> Result<StatusCode, Refused> {
+    find_sandbox(&state, &asker, &sandbox, Verb::Run).await?;
+    let error = Error::new(Code::Unsupported, "the network of a sandbox is set when it is made");
+    Err(error.hint("make another one with `network`").into())
 }
 
 /// What it uses now, as the program inside sees it.

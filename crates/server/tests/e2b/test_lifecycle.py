@@ -189,6 +189,11 @@ def test_rules_that_cannot_be_held_are_refused(variables):
             Sandbox.create(network=network).kill()
 
 
+def test_the_network_is_set_once(fresh):
+    with pytest.raises((InvalidArgumentException, SandboxException), match="when it is made"):
+        fresh.update_network({"allow_out": ["a.org"]})
+
+
 def test_a_service_inside_is_reached_by_its_port(fresh, server):
     fresh.files.write("/home/user/www/index.html", "from inside")
     fresh.commands.run("python3 -m http.server 8123 -d /home/user/www", background=True, timeout=0)
