@@ -22,6 +22,7 @@ mod terminal;
 mod time;
 mod usage;
 mod verbs;
+mod within;
 mod worker;
 
 use args::Cli;
@@ -30,6 +31,9 @@ use session::Session;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some(status) = within::serve() {
+        return status;
+    }
     let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return usage::report(&error),

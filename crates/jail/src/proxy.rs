@@ -157,11 +157,12 @@ fn split_port(text: &str, default: u16) -> Option<(String, u16)> {
     (!host.is_empty()).then_some((host, port))
 }
 
-/// `example.org` allows itself, `*.example.org` allows everything below.
+/// `example.org` allows itself, `*.example.org` allows everything below, `*`
+/// everything that has no address inwards.
 fn is_allowed(host: &str, allowed: &BTreeSet<String>) -> bool {
     allowed.iter().any(|rule| match rule.strip_prefix("*.") {
         Some(domain) => host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')),
-        None => rule == host,
+        None => rule == "*" || rule == host,
     })
 }
 
@@ -305,6 +306,7 @@ mod tests {
             ("a.org.evil", false),
         ] {
             assert_eq!(is_allowed(host, &allowed), expect, "{host}");
+            assert!(is_allowed(host, &BTreeSet::from(["*".to_owned()])), "{host}");
         }
     }
 

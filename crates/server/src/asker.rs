@@ -165,7 +165,11 @@ pub async fn identify(State(state): State<Shared>, mut request: Request, next: N
     }
 }
 
-async fn admit(state: &Shared, door: Option<Door>, headers: &HeaderMap) -> Result<Asker, Failure> {
+pub async fn admit(
+    state: &Shared,
+    door: Option<Door>,
+    headers: &HeaderMap,
+) -> Result<Asker, Failure> {
     let door = door.ok_or_else(|| Error::internal("a request came through no door"))?;
     let token = token(headers)?;
     match (door, token) {

@@ -11,6 +11,7 @@ mod admission;
 mod api;
 mod asker;
 mod body;
+mod e2b;
 mod extract;
 mod failure;
 mod handed;
@@ -36,6 +37,7 @@ mod work;
 
 pub use admission::Budget;
 pub use asker::Authenticate;
+pub use e2b::{ENVD, dressed_key};
 pub use inside::open_doors;
 pub use otlp::Collector;
 pub use serve::{Settings, serve, serve_mcp};

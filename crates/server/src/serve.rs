@@ -8,7 +8,7 @@ use crate::listen::{self, Listeners};
 use crate::otlp::{self, Collector, Spans};
 use crate::state::{Project, Shared, State};
 use crate::tls::{Tls, TlsFiles};
-use crate::{idempotent, inside, mcp, measure, routes};
+use crate::{e2b, idempotent, inside, mcp, measure, routes};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use fractal::{Engine, Error, Result};
@@ -123,6 +123,7 @@ async fn serve_on(
     let asked_to_stop = stop_signal()?;
     let router = router(state.clone())?;
     measure::keep_measuring(&state);
+    e2b::keep_time(&state);
     let exporting = exporter.map(|exporter| exporter.start(state.clone()));
     ready(&addresses);
     let running = handed.map(|handed| {
@@ -143,7 +144,10 @@ async fn serve_on(
         }
     };
     let _ = tokio::time::timeout(Duration::from_secs(5), answered).await;
-    let ending = move || state.engine.end_servers();
+    let ending = move || {
+        state.e2b.close();
+        state.engine.end_servers();
+    };
     let _ = tokio::task::spawn_blocking(ending).await;
     // Last, so that it tells of everything that was answered.
     if let Some(exporting) = exporting {
@@ -201,8 +205,15 @@ pub(crate) fn router(state: Shared) -> Result<Router> {
         .merge(mcp::router(state.clone())?)
         .layer(from_fn_with_state(state.clone(), idempotent::once))
         .layer(from_fn_with_state(state.clone(), asker::identify));
-    let all = routes::open().router.merge(known).fallback(routes::nowhere);
+    let all = routes::open().router.merge(known);
+    let all = match state.inside {
+        // Behind a door there are sandboxes of one kind only.
+        Some(_) => all,
+        None => all.merge(e2b::router(state.clone())),
+    };
     Ok(all
+        .fallback(routes::nowhere)
+        .layer(from_fn_with_state(state.clone(), e2b::divert))
         .layer(from_fn_with_state(state.clone(), asker::check_names))
         .layer(from_fn_with_state(state.clone(), routes::count))
         .with_state(state))

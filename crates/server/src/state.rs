@@ -2,6 +2,7 @@
 
 use crate::admission::Admission;
 use crate::asker::Doorkeeper;
+use crate::e2b::Desk;
 use crate::idempotent::Answers;
 use crate::metrics::{Family, Metrics, Now};
 use crate::otlp::Spans;
@@ -28,6 +29,8 @@ pub struct State {
     pub inside: Option<fractal::Grant>,
     /// Where spans go, when somebody wants them.
     pub spans: Option<Spans>,
+    /// What clients of E2B were promised.
+    pub e2b: Desk,
     /// Whether agents see what the protocol's conformance suite looks for.
     pub mcp_fixtures: bool,
     ending: AtomicBool,
@@ -49,6 +52,7 @@ impl State {
         admission: Admission,
     ) -> State {
         State {
+            e2b: Desk::new(engine.home()),
             engine,
             project,
             doorkeeper,

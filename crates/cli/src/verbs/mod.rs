@@ -11,6 +11,7 @@ mod diff;
 mod doctor;
 mod drop;
 mod enter;
+mod env;
 mod export;
 mod fork;
 mod gc;
@@ -79,6 +80,7 @@ pub enum Verb {
     Volume(volume::Volume),
     Tool(tool::Tool),
     Key(key::Key),
+    Env(env::Env),
     Gc(gc::Gc),
     Serve(serve::Serve),
     Mcp(mcp::Mcp),
@@ -123,6 +125,7 @@ impl Verb {
             Verb::Volume(args) => args.call(session),
             Verb::Tool(args) => args.call(session),
             Verb::Key(args) => args.call(session),
+            Verb::Env(args) => args.call(session),
             Verb::Gc(args) => args.call(session),
             Verb::Serve(args) => args.call(session),
             Verb::Mcp(args) => args.call(session),

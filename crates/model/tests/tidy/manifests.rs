@@ -4,15 +4,16 @@ use crate::{assert_none, files, root};
 
 /// Each crate's folder and the workspace crates it may use, in tests too.
 /// A row that grows changes the architecture: change ARCHITECTURE.md with it.
-const MAY_USE: [(&str, &[&str]); 9] = [
+const MAY_USE: [(&str, &[&str]); 10] = [
     ("model", &[]),
     ("store", &["fractal-model"]),
     ("jail", &["fractal-model"]),
     ("fs", &["fractal-model"]),
     ("shell", &["fractal-model", "fractal-fs"]),
     ("fractal", &["fractal-model", "fractal-store", "fractal-jail", "fractal-fs", "fractal-shell"]),
-    ("server", &["fractal"]),
-    ("cli", &["fractal", "fractal-server"]),
+    ("envd", &[]),
+    ("server", &["fractal", "fractal-envd"]),
+    ("cli", &["fractal", "fractal-envd", "fractal-server"]),
     ("py", &["fractal", "fractal-fs", "fractal-shell"]),
 ];
 

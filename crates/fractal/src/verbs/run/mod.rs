@@ -154,6 +154,15 @@ impl RunIo {
         io
     }
 
+    /// A socket that the program has as its standard input, to be spoken with by
+    /// whoever holds the other end, and a connection whose end ends the run.
+    /// Output is kept in the reply.
+    pub fn attended(socket: OwnedFd, connection: OwnedFd) -> RunIo {
+        let mut io = RunIo::capturing(Input::Descriptor(socket));
+        io.streams.caller = Some(connection);
+        io
+    }
+
     /// Descriptors that another process handed over with its connection: each
     /// byte that comes by it is a signal for the program, and its end ends the
     /// run. Without places for output that is kept in the reply.
