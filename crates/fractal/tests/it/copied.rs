@@ -13,7 +13,7 @@ exec setpriv --bounding-set -all --inh-caps -all --ambient-caps -all "$@"
 /// What namespaces are needed for: mounts, a network that runs share,
 /// terminals that a program makes itself, a live base, one that is shared, and
 /// of course those that are made ahead.
-const NEED_NAMESPACES: [&str; 7] = [
+const NEED_NAMESPACES: [&str; 9] = [
     "frozen::a_second_capture_copies_only_what_changed",
     "lost_updates::no_edit_is_ever_lost",
     "live::a_shell_with_job_control_does_not_notice",
@@ -21,6 +21,8 @@ const NEED_NAMESPACES: [&str; 7] = [
     "verbs::templates_of_a_project_mount_anywhere_and_set_variables",
     "verbs::a_second_run_joins_the_first_and_shares_files_and_network",
     "spawner::every_run_has_namespaces_of_its_own_also_those_made_ahead",
+    "code::a_thread_that_breaks_off_ends_its_program",
+    "keys::the_key_of_a_door_has_ended_when_who_made_the_door_has",
 ];
 
 #[test]

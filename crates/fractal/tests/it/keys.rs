@@ -74,7 +74,7 @@ fn the_key_of_a_door_has_ended_when_who_made_the_door_has() {
     };
     std::thread::scope(|scope| {
         let running = scope.spawn(|| world.engine.run(&caller, run, fractal::RunIo::captured()));
-        let grant = grants.recv().unwrap();
+        let grant = grants.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
         let ended = || world.engine.has_ended_at(&grant.key, &grant).unwrap();
         assert!(!ended());
         revoke(&world, maker.id.as_str()).unwrap();
