@@ -11,6 +11,7 @@ mod git;
 mod ignore;
 mod inner;
 pub mod judged;
+mod links;
 pub mod plan;
 mod reality;
 pub mod rehearse;

@@ -2,7 +2,7 @@
 
 use super::plan::{Against, Plan, plan};
 use super::rehearse::Rehearsal;
-use super::{Progress, REALITY, evidence, git, hold, inner, stopped, tried};
+use super::{Progress, REALITY, evidence, git, hold, inner, links, stopped, tried};
 use crate::apply::{Job, apply};
 use crate::verbs::diff::{self, DiffFormat};
 use crate::view::path_of;
@@ -195,6 +195,7 @@ fn write(
         if let Some(winner) = &progress.overruled {
             progress.notes.push(format!("this overrules the ranking, which chose `{winner}`"));
         }
+        progress.notes.extend(links::left_apart(&plan.wishes));
         let job = Job {
             root: root(row, &plan)?,
             steps: plan.wishes.iter().map(|wish| wish.step()).collect(),

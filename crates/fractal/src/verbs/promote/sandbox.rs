@@ -2,6 +2,7 @@
 //! one transaction. What it had before stays under a snapshot's name.
 
 use super::evidence::Landed;
+use super::links;
 use super::plan::{Against, Plan, plan};
 use super::rehearse::put;
 use super::{Progress, hold, stopped};
@@ -61,6 +62,7 @@ pub fn promote(
     let records = Records { gave: progress.record(caller), received, landed: None };
     let before = grow(engine, parent, &plan, records)?;
     progress.notes.push(format!("`fractal rollback {} {before}` takes it back", parent.name));
+    progress.notes.extend(links::separated(&plan.ours, &plan.wishes)?);
     Ok(progress.reply(Verdict::Applied, None, None))
 }
 

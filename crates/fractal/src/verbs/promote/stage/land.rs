@@ -11,6 +11,7 @@ use crate::stages;
 use crate::stages::history::{Arrival, Landing};
 use crate::verbs::promote::evidence::{self, Landed};
 use crate::verbs::promote::git::{self, Committed};
+use crate::verbs::promote::links;
 use crate::verbs::promote::plan::{Against, Plan, plan};
 use crate::verbs::promote::reality;
 use crate::verbs::promote::rehearse::Rehearsal;
@@ -61,6 +62,10 @@ impl<'a> Step<'a> {
             }
         }
         self.note_bases(&weighed.plan);
+        if !matches!(self.stage().kind, StageKind::Reality | StageKind::Directory(_)) {
+            let plan = &weighed.plan;
+            progress.notes.extend(links::separated(&plan.ours, &plan.wishes)?);
+        }
         // What is kept too long is only disk.
         let _ = stages::forget_older(self.engine, &self.row, &landing);
         if let Some(winner) = &progress.overruled {
