@@ -53,7 +53,8 @@ impl Arrival {
 }
 
 /// Hands a connection to the program at the other end of `to`, which takes
-/// messages (a socket of the kind `SEQPACKET`).
+/// messages (a socket of the kind `SEQPACKET`). Never waits for it: one that
+/// takes none any more is an error of the kind `WouldBlock`.
 pub fn hand_over(
     to: BorrowedFd<'_>,
     arrival: Arrival,
@@ -64,7 +65,12 @@ pub fn hand_over(
     let descriptors = [connection];
     control.push(SendAncillaryMessage::ScmRights(&descriptors));
     let message = arrival.to_bytes();
-    sendmsg(to, &[IoSlice::new(&message)], &mut control, SendFlags::NOSIGNAL)?;
+    sendmsg(
+        to,
+        &[IoSlice::new(&message)],
+        &mut control,
+        SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+    )?;
     Ok(())
 }
 

@@ -19,6 +19,12 @@ use tokio::sync::mpsc;
 pub const MESSAGE_BYTES_MAX: usize = 8 << 20;
 
 const LAST: u8 = 0b10;
+
+// Errors of the system that the library has no word for.
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+const ELOOP: i32 = 40;
+
 const COMPRESSED: u8 = 0b01;
 
 /// What a request failed with.
@@ -78,6 +84,9 @@ impl Failure {
     pub fn of(error: &std::io::Error, what: impl std::fmt::Display) -> Failure {
         use std::io::ErrorKind as Kind;
         let code = match error.kind() {
+            _ if error.raw_os_error() == Some(ELOOP) => Code::Invalid,
+            // Watches and descriptors there are only so many of.
+            _ if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => Code::Exhausted,
             Kind::NotFound => Code::NotFound,
             Kind::AlreadyExists => Code::Exists,
             Kind::PermissionDenied | Kind::ReadOnlyFilesystem => Code::Denied,

@@ -33,6 +33,8 @@ struct State {
     processes: process::Table,
     watchers: watch::Watchers,
     contexts: interpreter::Contexts,
+    /// Uploads that are being written: each has a thread for so long.
+    uploads: tokio::sync::Semaphore,
 }
 
 type Shared = Arc<State>;
@@ -45,6 +47,7 @@ pub fn serve() -> io::Result<()> {
         processes: process::Table::default(),
         watchers: watch::Watchers::default(),
         contexts: interpreter::Contexts::default(),
+        uploads: tokio::sync::Semaphore::new(files::UPLOADS_MAX),
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(arrivals::take(router(state)))

@@ -7,6 +7,8 @@
 
 mod upload;
 
+pub use upload::UPLOADS_MAX;
+
 use crate::connect::{Code, Failure};
 use crate::{Shared, entries};
 use axum::Router;
@@ -114,9 +116,10 @@ fn open(path: &Path) -> Result<(io::Take<File>, u64), Failure> {
     let file = File::open(path).map_err(missing)?;
     let size = file.metadata().map_err(missing)?.len();
     // Files of /proc say that they are empty and are not.
-    let most = if size == 0 { u64::MAX } else { size };
-    match size == 0 && path.starts_with("/proc") {
-        true => whole(file.take(most), path),
+    // Those of /sys say that they are a page long.
+    let is_made = path.starts_with("/sys") || (size == 0 && path.starts_with("/proc"));
+    match is_made {
+        true => whole(file.take(u64::MAX), path),
         false => Ok((file.take(size), size)),
     }
 }

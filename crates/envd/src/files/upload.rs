@@ -5,7 +5,7 @@ use crate::connect::{Code, Failure};
 use crate::filesystem::make_directories;
 use crate::users::User;
 use crate::{Shared, entries};
-use axum::body::Bytes;
+use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::{FromRequest, Multipart, Query, Request, State as Here};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
@@ -16,11 +16,21 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::fchown;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// How long a client may send nothing before its upload is given up.
 const IDLE: Duration = Duration::from_secs(120);
+/// What is read of a body that nobody wants any more, and how long.
+const REST_BYTES_MAX: usize = 256 << 20;
+const REST_TIME: Duration = Duration::from_secs(20);
+/// Uploads at once; others wait.
+pub const UPLOADS_MAX: usize = 64;
+/// How what is packed begins.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Files of one form.
 const FILES_MAX: usize = 10_000;
 const PREFIX: &str = "x-metadata-";
@@ -31,8 +41,45 @@ pub async fn upload(
     headers: HeaderMap,
     request: Request,
 ) -> Result<Response, Refused> {
+    let (parts, body) = request.into_parts();
+    let rest = Arc::new(Mutex::new(body.into_data_stream()));
+    let body = Body::from_stream(Shares(rest.clone()));
+    let done = take(&state, asked, &headers, Request::from_parts(parts, body)).await;
+    // Who sends must have sent all of it, or hears of a broken connection
+    // instead of this answer.
+    let reading = async {
+        let mut left = REST_BYTES_MAX;
+        let mut rest = Shares(rest);
+        while let Some(Ok(chunk)) = rest.next().await {
+            left = left.saturating_sub(chunk.len());
+            if left == 0 {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(REST_TIME, reading).await;
+    done
+}
+
+/// A body that is read by one after the other.
+struct Shares(Arc<Mutex<BodyDataStream>>);
+
+impl Stream for Shares {
+    type Item = Result<Bytes, axum::Error>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).poll_next_unpin(context)
+    }
+}
+
+async fn take(
+    state: &Shared,
+    asked: Asked,
+    headers: &HeaderMap,
+    request: Request,
+) -> Result<Response, Refused> {
     let user = state.users.find(asked.username.as_deref())?;
-    let metadata = metadata(&headers)?;
+    let metadata = metadata(headers)?;
     let packed = match headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes()) {
         None | Some(b"identity") => false,
         Some(b"gzip") => true,
@@ -44,13 +91,21 @@ pub async fn upload(
     let found = match is_form {
         false => {
             let path = path.ok_or_else(|| Failure::invalid("`path` is missing"))?;
-            let target = Target { path: user.path(&path)?, user, metadata, packed };
+            let target = Target { path: file_path(&user, &path)?, user, metadata, packed };
             let chunks = request.into_body().into_data_stream();
-            vec![target.take(chunks.map(|chunk| chunk.map_err(|_| cut()))).await?]
+            vec![target.take(state, chunks.map(|chunk| chunk.map_err(|_| cut()))).await?]
         }
-        true => form(request, &state, path, &user, &metadata).await?,
+        true => form(request, state, path, &user, &metadata).await?,
     };
     Ok(axum::Json(found).into_response())
+}
+
+/// Where a file goes; a name that ends like a directory's is none of a file.
+fn file_path(user: &User, path: &str) -> Result<PathBuf, Failure> {
+    match path.ends_with('/') {
+        true => Err(Failure::invalid(format!("path is a directory: {}", path.escape_debug()))),
+        false => user.path(path),
+    }
 }
 
 fn cut() -> Failure {
@@ -81,10 +136,10 @@ async fn form(
         }
         let named = field.file_name().map(str::to_owned);
         let none = || Failure::invalid("a file of the form has no name");
-        let path = user.path(&path.clone().or(named).ok_or_else(none)?)?;
+        let path = file_path(user, &path.clone().or(named).ok_or_else(none)?)?;
         let (user, metadata) = (user.clone(), metadata.clone());
         let target = Target { path, user, metadata, packed: false };
-        found.push(target.take(field.map(|chunk| chunk.map_err(|_| cut()))).await?);
+        found.push(target.take(state, field.map(|chunk| chunk.map_err(|_| cut()))).await?);
     }
     if found.is_empty() {
         return Err(Failure::invalid("there is no file in the form").into());
@@ -118,18 +173,28 @@ impl Target {
     /// Writes what comes, and says what is there then.
     async fn take(
         self,
+        state: &Shared,
         chunks: impl Stream<Item = Result<Bytes, Failure>> + Send,
     ) -> Result<Value, Failure> {
+        let over = |_| Failure::new(Code::Internal, "the sandbox ends");
+        let _turn = state.uploads.acquire().await.map_err(over)?;
         let (send, mut waiting) = mpsc::channel::<Bytes>(super::CHUNKS);
         let writing = tokio::task::spawn_blocking(move || {
+            let first = waiting.blocking_recv();
+            // Before the old content is gone.
+            if self.packed && first.as_ref().is_none_or(|bytes| !begins_packed(bytes)) {
+                return Err(self.failed(&io::Error::from(io::ErrorKind::InvalidData)));
+            }
             let file = create(&self.path, &self.user)?;
             let failed = |error: io::Error| self.failed(&error);
             let mut out = match self.packed {
                 true => Out::Packed(Box::new(MultiGzDecoder::new(file))),
                 false => Out::Plain(file),
             };
-            while let Some(chunk) = waiting.blocking_recv() {
+            let mut next = first;
+            while let Some(chunk) = next {
                 out.write_all(&chunk).map_err(failed)?;
+                next = waiting.blocking_recv();
             }
             out.finish().map_err(failed)?;
             entries::set_metadata(&self.path, &self.metadata).map_err(failed)?;
@@ -167,6 +232,11 @@ impl Target {
             _ => Failure::of(error, message),
         }
     }
+}
+
+/// Whether this can be the beginning of what is packed, as far as it goes.
+fn begins_packed(bytes: &[u8]) -> bool {
+    bytes.iter().zip(GZIP).all(|(byte, expect)| *byte == expect)
 }
 
 /// A file, perhaps behind what unpacks its content.

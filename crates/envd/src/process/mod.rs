@@ -29,6 +29,8 @@ use terminal::Size;
 use tokio::process::ChildStdin;
 use tokio::sync::mpsc;
 
+/// How often it is looked whether a process without a listener has ended.
+const LOOK: Duration = Duration::from_millis(500);
 /// Processes at once that somebody asked for.
 const PROCESSES_MAX: usize = 1024;
 
@@ -203,10 +205,14 @@ async fn join(
     Asked(asked): Asked<Selected>,
 ) -> Response {
     match state.processes.find(&asked.process) {
-        Ok(process) => {
-            let events = process.listeners.join();
-            told(&state, &process, events, &headers, false)
-        }
+        Ok(process) => match process.listeners.join() {
+            Some(events) => told(&state, &process, events, &headers, false),
+            None => {
+                let why = format!("too many listen to process {} already", process.pid);
+                let failure = Failure::new(crate::connect::Code::Exhausted, why);
+                crate::connect::stream_that_failed(&failure)
+            }
+        },
         Err(failure) => crate::connect::stream_that_failed(&failure),
     }
 }
@@ -236,21 +242,46 @@ fn told(
             if send.send(Ok(event(start))).await.is_err() {
                 return;
             }
-            while let Some(next) = events.recv().await {
+            loop {
+                let next = tokio::select! {
+                    next = events.recv() => next,
+                    () = send.closed() => return,
+                };
+                let Some(next) = next else { return };
                 if send.send(Ok(event(next.json()))).await.is_err() {
                     return;
                 }
             }
         };
-        tokio::select! {
-            () = telling => {}
-            () = late => {
-                if is_mine && state.processes.lock().contains_key(&process.pid) {
+        tokio::pin!(late);
+        let is_late = tokio::select! {
+            () = telling => false,
+            () = &mut late => true,
+        };
+        drop(events);
+        let is_there = || {
+            let table = state.processes.lock();
+            table.get(&process.pid).is_some_and(|found| Arc::ptr_eq(found, &process))
+        };
+        let is_bound = is_mine && limit.is_some();
+        if is_late {
+            if is_bound && is_there() {
+                let _ = process.signal(Signal::KILL);
+            }
+            let why = "the process took longer than the time it was given";
+            let failure = Failure::new(crate::connect::Code::Deadline, why);
+            let _ = send.send(Err(failure)).await;
+            return;
+        }
+        // The stream ends here; the limit holds also for who has left before.
+        drop(send);
+        while is_bound && is_there() {
+            tokio::select! {
+                () = &mut late => {
                     let _ = process.signal(Signal::KILL);
+                    return;
                 }
-                let why = "the process took longer than the time it was given";
-                let failure = Failure::new(crate::connect::Code::Deadline, why);
-                let _ = send.send(Err(failure)).await;
+                () = tokio::time::sleep(LOOK) => {}
             }
         }
     });

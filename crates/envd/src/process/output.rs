@@ -86,15 +86,17 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// One more, who hears what comes from now on.
-    pub fn join(&self) -> mpsc::Receiver<Event> {
+    /// One more, who hears what comes from now on; `None` when there are too
+    /// many.
+    pub fn join(&self) -> Option<mpsc::Receiver<Event>> {
         let (send, events) = mpsc::channel(BEHIND_MAX);
         let mut listeners = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.retain(|listener| !listener.is_closed());
-        if listeners.len() < LISTENERS_MAX {
-            listeners.push(send);
+        if listeners.len() >= LISTENERS_MAX {
+            return None;
         }
-        events
+        listeners.push(send);
+        Some(events)
     }
 
     /// Tells all of them, at the pace of the slowest.

@@ -8,7 +8,7 @@ use crate::{Shared, State};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -19,6 +19,8 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// How long others may keep a process's output open once it has ended: what
 /// was started in the background inherits it and may never close it.
 const AFTER: Duration = Duration::from_millis(250);
+/// The same for those who go on writing to those who listen.
+const AFTER_MAX: Duration = Duration::from_secs(2);
 
 /// The process, and what it does from its first moment on.
 pub fn start(
@@ -29,6 +31,11 @@ pub fn start(
     if state.processes.is_full() {
         return Err(Failure::new(Code::Exhausted, "there are too many processes already"));
     }
+    let is_bad = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
+    if let Some(name) = asked.process.envs.keys().find(is_bad) {
+        let name = name.escape_debug();
+        return Err(Failure::invalid(format!("`{name}` is no name of a variable")));
+    }
     let directory = directory(user, asked.process.cwd.as_deref())?;
     let size = asked.pty.as_ref().map(|pty| pty.size.unwrap_or_default());
     let mut command = match size {
@@ -38,7 +45,7 @@ pub fn start(
     command.args(&asked.process.args).current_dir(&directory).kill_on_drop(false);
     surround(&mut command, state, user, &asked.process.envs);
     let listeners = Listeners::default();
-    let events = listeners.join();
+    let events = listeners.join().ok_or_else(|| Failure::new(Code::Internal, "nobody listens"))?;
     let (child, inlet, screen, outlets) = match size {
         None => {
             let has_input = asked.stdin.unwrap_or(true);
@@ -70,6 +77,10 @@ fn directory(user: &User, asked: Option<&str>) -> Result<PathBuf, Failure> {
             let path = user.path(asked)?;
             match path.is_dir() {
                 true => Ok(path),
+                false if path.exists() => {
+                    let why = format!("cwd '{}' is not a directory", path.display());
+                    Err(Failure::invalid(why))
+                }
                 false => Err(Failure::invalid(format!("cwd '{}' does not exist", path.display()))),
             }
         }
@@ -158,8 +169,13 @@ async fn attend(
 /// Lets all that was written arrive: until every pipe is closed, or nothing
 /// has come for a while although everybody had heard all.
 async fn drain(listeners: &Listeners, following: &mut JoinSet<()>) {
+    let end = Instant::now() + AFTER_MAX;
     loop {
         let before = listeners.progress();
+        // What a slow listener has not taken yet may be the process's own.
+        if Instant::now() > end && before.is_some() {
+            return;
+        }
         tokio::select! {
             next = following.join_next() => {
                 if next.is_none() {

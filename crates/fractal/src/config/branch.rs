@@ -86,6 +86,10 @@ mod tests {
         for (names, is_good) in [(&good[..], true), (&bad[..], false)] {
             for name in names {
                 assert_eq!(refuse_no_branch(name).is_ok(), is_good, "{name:?}");
+                // It depends on git's version, and on where it is asked.
+                if *name == "@" {
+                    continue;
+                }
                 if let Some(says) = git(name) {
                     assert_eq!(says, is_good, "git about {name:?}");
                 }

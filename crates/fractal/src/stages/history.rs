@@ -272,8 +272,10 @@ mod tests {
         assert_eq!(history.landings[0].published, Some(true));
         assert_eq!(history.landings[1].published, Some(false));
         let cut = ("publish", json!({ "promotion": id(1), "outcome": "lost" }));
+        let mut told = came(1);
+        told.1["publish"] = json!("ship");
         for (all, why) in
-            [(vec![came(1), cut.clone()], true), (vec![came(1), cut, exit(1, 0)], false)]
+            [(vec![told.clone(), cut.clone()], true), (vec![told.clone(), cut, exit(1, 0)], false)]
         {
             let all = records(&all);
             let history = History::read(all.iter());

@@ -11,9 +11,10 @@ exec setpriv --bounding-set -all --inh-caps -all --ambient-caps -all "$@"
 "#;
 
 /// What namespaces are needed for: mounts, a network that runs share,
-/// terminals that a program makes itself, a live base, one that is shared, and
-/// of course those that are made ahead.
-const NEED_NAMESPACES: [&str; 9] = [
+/// terminals that a program makes itself, a live base, one that is shared, what
+/// lies above the directory that is copied, and of course those that are made
+/// ahead.
+const NEED_NAMESPACES: [&str; 11] = [
     "frozen::a_second_capture_copies_only_what_changed",
     "lost_updates::no_edit_is_ever_lost",
     "live::a_shell_with_job_control_does_not_notice",
@@ -23,6 +24,8 @@ const NEED_NAMESPACES: [&str; 9] = [
     "spawner::every_run_has_namespaces_of_its_own_also_those_made_ahead",
     "code::a_thread_that_breaks_off_ends_its_program",
     "keys::the_key_of_a_door_has_ended_when_who_made_the_door_has",
+    "gates::checks_run_beside_the_file_that_they_are_written_in",
+    "links::a_file_with_further_names_on_the_host_is_said_to_come_apart",
 ];
 
 #[test]

@@ -208,7 +208,12 @@ fn a_process_killed_while_it_flattens_leaves_old_or_new() {
     let world = World::new();
     let many = "mkdir many; i=0; while [ $i -lt 300 ]; do echo > many/$i; i=$((i+1)); done";
     world.make("x", &format!("echo 0 > a; echo 0 > b; {many}")).unwrap();
-    for round in 0..16u64 {
+    let snapshots = || match world.apply(Action::Show { sandbox: Some("x".into()) }) {
+        Ok(Reply::Show(show)) => show.snapshots.len(),
+        other => panic!("show answers {other:?}"),
+    };
+    // On a machine with much to do a child comes less far.
+    for round in (0..200u64).take_while(|round| *round < 16 || snapshots() <= 33) {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["deep::child_that_seals_until_it_is_killed", "--exact"])
             .env("FRACTAL_TEST_SEALS", world.engine.home())
@@ -216,18 +221,15 @@ fn a_process_killed_while_it_flattens_leaves_old_or_new() {
             .stderr(std::process::Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(150 + round * 29));
+        std::thread::sleep(std::time::Duration::from_millis(150 + round % 16 * 29));
         child.kill().unwrap();
         child.wait().unwrap();
         let reply = world.sh("x", "ls many | wc -l; cat a; echo; cat b").unwrap();
-        let lines: Vec<u64> = reply.stdout.lines().map(|line| line.parse().unwrap()).collect();
-        assert_eq!(lines[0], 300);
+        // Of the others nobody knows how far they were written.
+        assert_eq!(reply.stdout.lines().next(), Some("300"));
         let diagnosis = fractal::Diagnosis::examine(world.engine.home());
         assert!(diagnosis.state.is_empty(), "{:?}", diagnosis.state);
         assert!(world.depth("x") <= 33);
     }
-    let Ok(Reply::Show(show)) = world.apply(Action::Show { sandbox: Some("x".into()) }) else {
-        panic!()
-    };
-    assert!(show.snapshots.len() > 33, "deep enough to be flattened: {}", show.snapshots.len());
+    assert!(snapshots() > 33, "deep enough to be flattened: {}", snapshots());
 }

@@ -2,8 +2,12 @@
 //!
 //! Each is a run like any other, started when it is first needed; it ends when
 //! its sandbox is paused or dropped, or this process ends. Connections are
-//! handed to it; nothing is read from it but a sign that it takes them.
+//! handed to it; nothing is read from it but a sign that it takes them. It may
+//! do what it likes: whoever waits for it does so without a thread, for a
+//! bounded time, and together with all others who do.
 
+use super::book::{Phase, public};
+use super::not_found;
 use crate::asker::Asker;
 use crate::failure::Failure;
 use crate::state::Shared;
@@ -16,13 +20,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How long one may take until it takes connections.
-const START: Duration = Duration::from_secs(30);
+const START: Duration = Duration::from_secs(15);
+/// How long nobody tries again after one did not start.
+const PAUSE: Duration = Duration::from_secs(3);
 /// How long the end of one is waited for.
 const END: Duration = Duration::from_secs(10);
 /// Programs inside at once.
 const AGENTS_MAX: usize = 1024;
+/// Connections to one of them at once.
+const CONNECTIONS_MAX: usize = 256;
 /// The words of the command line that this is started with, inside.
 pub const COMMAND: &str = "envd";
 
@@ -33,6 +42,7 @@ pub struct Agent {
     /// The run ends with it.
     connection: Mutex<Option<UnixStream>>,
     over: Arc<Over>,
+    room: Arc<Semaphore>,
 }
 
 /// How its run ended, once it has.
@@ -61,61 +71,145 @@ pub struct Agents {
 
 /// Where one is, or is being started.
 #[derive(Default)]
-struct Place(Mutex<Option<Arc<Agent>>>);
+struct Place {
+    /// Held by who starts one; the others wait, and then have it.
+    turn: tokio::sync::Mutex<()>,
+    now: Mutex<Now>,
+}
+
+#[derive(Default)]
+struct Now {
+    agent: Option<Arc<Agent>>,
+    failed: Option<(Instant, Error)>,
+    /// Grows with every end: one that was being started then is not wanted.
+    ends: u64,
+}
+
+impl Place {
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends what is here, or about to be; gives what must be waited for.
+    fn end(&self) -> Option<Arc<Agent>> {
+        let mut now = self.now();
+        now.ends += 1;
+        now.failed = None;
+        let agent = now.agent.take()?;
+        agent.let_go();
+        Some(agent)
+    }
+}
 
 impl Agents {
     fn lock(&self) -> MutexGuard<'_, HashMap<Id, Arc<Place>>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The one in this sandbox, started if need be. Blocks.
-    pub fn at(
+    fn place(&self, sandbox: Id) -> Result<Arc<Place>, Failure> {
+        let mut all = self.lock();
+        if all.len() >= AGENTS_MAX && !all.contains_key(&sandbox) {
+            all.retain(|_, place| Arc::strong_count(place) > 1 || place.now().agent.is_some());
+        }
+        if all.len() >= AGENTS_MAX && !all.contains_key(&sandbox) {
+            let error = Error::new(
+                Code::Busy,
+                format!("{AGENTS_MAX} sandboxes are being worked in, which are all there may be"),
+            );
+            return Err(Failure::busy(error.hint("pause or kill some"), 5));
+        }
+        Ok(all.entry(sandbox).or_default().clone())
+    }
+
+    /// The one in this sandbox, started if need be.
+    pub async fn at(
         &self,
         state: &Shared,
         asker: &Asker,
         sandbox: Id,
-        envs: &BTreeMap<String, String>,
     ) -> Result<Arc<Agent>, Failure> {
-        let place = {
-            let mut all = self.lock();
-            if all.len() >= AGENTS_MAX && !all.contains_key(&sandbox) {
-                let error = Error::new(
-                    Code::Busy,
-                    format!(
-                        "{AGENTS_MAX} sandboxes are being worked in, which are all there may be"
-                    ),
-                );
-                return Err(Failure::busy(error.hint("pause or kill some"), 5));
-            }
-            all.entry(sandbox).or_default().clone()
-        };
-        let mut there = place.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(agent) = there.as_ref().filter(|agent| agent.over.lock().is_none()) {
-            return Ok(agent.clone());
+        let place = self.place(sandbox)?;
+        if let Some(agent) = alive(&place) {
+            return Ok(agent);
         }
-        let agent = Arc::new(Agent::start(state, asker, sandbox, envs)?);
-        *there = Some(agent.clone());
-        Ok(agent)
+        // By itself, so that a client who goes away does not lose what was
+        // begun for others.
+        let (state, asker) = (state.clone(), asker.clone());
+        let starting = tokio::spawn(async move { start(&state, &asker, &place, sandbox).await });
+        starting.await.map_err(|_| Error::internal("starting the sandbox broke off"))?
     }
 
-    /// Ends the one in this sandbox, with all that it has started.
+    /// Ends the one in this sandbox, with all that it has started. Blocks.
     pub fn end(&self, sandbox: Id) {
-        let place = self.lock().remove(&sandbox);
-        let Some(place) = place else { return };
-        let agent = place.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(agent) = agent {
-            agent.end();
+        let place = self.lock().get(&sandbox).cloned();
+        if let Some(agent) = place.and_then(|place| place.end()) {
+            agent.over.wait(END);
         }
+    }
+
+    /// Nobody will ask for this sandbox again.
+    pub fn forget(&self, sandbox: Id) {
+        let place = self.lock().remove(&sandbox);
+        let _ = place.and_then(|place| place.end());
     }
 
     /// Ends all of them, each while the others do.
     pub fn end_all(&self) {
         let places: Vec<Arc<Place>> = self.lock().drain().map(|(_, place)| place).collect();
-        let take =
-            |place: &Arc<Place>| place.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let agents: Vec<Arc<Agent>> = places.iter().filter_map(take).collect();
-        agents.iter().for_each(|agent| agent.let_go());
-        agents.iter().for_each(|agent| agent.end());
+        let agents: Vec<Arc<Agent>> = places.iter().filter_map(|place| place.end()).collect();
+        for agent in agents {
+            agent.over.wait(END);
+        }
+    }
+}
+
+fn alive(place: &Place) -> Option<Arc<Agent>> {
+    place.now().agent.clone().filter(|agent| agent.over.lock().is_none())
+}
+
+async fn start(
+    state: &Shared,
+    asker: &Asker,
+    place: &Arc<Place>,
+    sandbox: Id,
+) -> Result<Arc<Agent>, Failure> {
+    let _turn = place.turn.lock().await;
+    if let Some(agent) = alive(place) {
+        return Ok(agent);
+    }
+    let ends = {
+        let now = place.now();
+        if let Some((when, error)) = &now.failed
+            && when.elapsed() < PAUSE
+        {
+            return Err(error.clone().into());
+        }
+        now.ends
+    };
+    // After `ends`: whoever pauses it now is seen by one or the other.
+    let entry = state.e2b.book.get(sandbox).filter(|entry| entry.phase == Phase::Running);
+    let entry = entry.ok_or_else(|| not_found(&public(sandbox)))?;
+    let (shared, asker, here) = (state.clone(), asker.clone(), place.clone());
+    let job = move || Agent::start(&shared, &asker, sandbox, &entry.envs, &here, ends);
+    let started = tokio::task::spawn_blocking(job).await;
+    let started = started.map_err(|_| Error::internal("starting the sandbox broke off"))?;
+    let mut now = place.now();
+    match started {
+        Ok(agent) if now.ends == ends => {
+            let agent = Arc::new(agent);
+            now.agent = Some(agent.clone());
+            Ok(agent)
+        }
+        Ok(_) => {
+            let error = Error::new(Code::Busy, "the sandbox was ended while it started");
+            Err(Failure::busy(error, 1))
+        }
+        Err(failure) => {
+            if now.ends == ends {
+                now.failed = Some((Instant::now(), failure.error().clone()));
+            }
+            Err(failure)
+        }
     }
 }
 
@@ -125,6 +219,8 @@ impl Agent {
         asker: &Asker,
         sandbox: Id,
         envs: &BTreeMap<String, String>,
+        place: &Place,
+        ends: u64,
     ) -> Result<Agent, Failure> {
         let lost = |what: &str, error: &dyn std::fmt::Display| {
             Failure::from(Error::internal(format!("{what}: {error}")))
@@ -139,7 +235,7 @@ impl Agent {
             UnixStream::pair().map_err(|error| lost("no socket for the program inside", &error))?;
         let mut env = envs.clone();
         env.insert("E2B_SANDBOX".to_owned(), "true".to_owned());
-        env.insert("E2B_SANDBOX_ID".to_owned(), super::book::public(sandbox));
+        env.insert("E2B_SANDBOX_ID".to_owned(), public(sandbox));
         env.insert(
             "FRACTAL_DIRECTORY".to_owned(),
             state.project.directory.to_string_lossy().into_owned(),
@@ -159,17 +255,18 @@ impl Agent {
             *ending.lock() = Some(ended);
             ending.told.notify_all();
         });
-        let agent = Agent { hand, connection: Mutex::new(Some(connection)), over };
-        agent.wait_ready()?;
+        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let agent = Agent { hand, connection: Mutex::new(Some(connection)), over, room };
+        agent.wait_ready(place, ends)?;
         Ok(agent)
     }
 
     /// Waits for its first byte, or for the reason why there is none.
-    fn wait_ready(&self) -> Result<(), Failure> {
+    fn wait_ready(&self, place: &Place, ends: u64) -> Result<(), Failure> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
         let until = Instant::now() + START;
-        while Instant::now() < until {
+        while Instant::now() < until && place.now().ends == ends {
             let mut ready = [PollFd::new(&self.hand, PollFlags::IN)];
             let polled = poll(&mut ready, Some(&LOOK));
             let mut byte = [0];
@@ -184,24 +281,28 @@ impl Agent {
         Err(error.hint("`fractal log` tells what happened in it").into())
     }
 
-    /// A new connection to it, or to a port of the sandbox.
-    pub fn connect(&self, arrival: Arrival) -> Result<tokio::net::UnixStream, Failure> {
-        let lost = |error: std::io::Error| {
-            Failure::from(Error::internal(format!("the sandbox cannot be reached: {error}")))
-        };
-        let (ours, theirs) = UnixStream::pair().map_err(lost)?;
-        hand_over(self.hand.as_fd(), arrival, theirs.as_fd()).map_err(lost)?;
-        ours.set_nonblocking(true).map_err(lost)?;
-        tokio::net::UnixStream::from_std(ours).map_err(lost)
+    /// A new connection to it, or to a port of the sandbox; it counts as long
+    /// as what comes with it lives.
+    pub fn connect(
+        &self,
+        arrival: Arrival,
+    ) -> std::io::Result<(tokio::net::UnixStream, OwnedSemaphorePermit)> {
+        let full = || std::io::Error::from(std::io::ErrorKind::WouldBlock);
+        let permit = self.room.clone().try_acquire_owned().map_err(|_| full())?;
+        let (ours, theirs) = UnixStream::pair()?;
+        hand_over(self.hand.as_fd(), arrival, theirs.as_fd())?;
+        ours.set_nonblocking(true)?;
+        Ok((tokio::net::UnixStream::from_std(ours)?, permit))
+    }
+
+    /// Waits a moment for its end, which somebody has noticed.
+    pub async fn wait_over(self: Arc<Agent>) {
+        const MOMENT: Duration = Duration::from_secs(5);
+        let _ = tokio::task::spawn_blocking(move || self.over.wait(MOMENT)).await;
     }
 
     fn let_go(&self) {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
-    }
-
-    fn end(&self) {
-        self.let_go();
-        self.over.wait(END);
     }
 }
 

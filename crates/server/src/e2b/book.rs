@@ -150,6 +150,7 @@ impl Book {
         entries.remove(&id);
         // One that stays is forgotten when its sandbox is looked for.
         let _ = fs::remove_file(self.file(id));
+        let _ = fs::remove_file(self.file(id).with_extension("draft"));
     }
 
     fn file(&self, id: Id) -> PathBuf {

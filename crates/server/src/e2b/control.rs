@@ -3,7 +3,7 @@
 use super::asked::{ForkAsked, New, Time, time_ms};
 use super::book::{Entry, OnEnd, Phase, now_ms, private, public};
 use super::filter::{self, Wanted};
-use super::{ENVD_VERSION, Refused, lifecycle, not_found, once, snapshots};
+use super::{ENVD_VERSION, Refused, lifecycle, not_found, once, snapshots, whole};
 use crate::asker::Asker;
 use crate::extract::Query;
 use crate::failure::Failure;
@@ -110,15 +110,26 @@ async fn make(
     let new: New = read(&body)?;
     new.check()?;
     let once = once::name(&asker, &headers)?;
+    let shared = state.clone();
+    let made = whole(async move { make_one(&shared, &asker, new, once).await }).await?;
+    Ok((StatusCode::CREATED, axum::Json(told(&state, &made)?)).into_response())
+}
+
+async fn make_one(
+    state: &Shared,
+    asker: &Asker,
+    new: New,
+    once: Option<String>,
+) -> Result<Entry, Failure> {
     let _turn = once.clone().map(|name| state.e2b.making.begin(name)).transpose()?;
     if let Some(made) = once.as_deref().and_then(|name| state.e2b.book.made_by(name)) {
-        return Ok((StatusCode::CREATED, axum::Json(told(&state, &made)?)).into_response());
+        return Ok(made);
     }
     let time = time_ms(new.timeout)?;
     let (network, was_said) = new.network()?;
-    let id = match snapshots::named(&state, &asker, &new.template_id).await? {
-        Some(snapshot) => lifecycle::fork_of(&state, &asker, snapshot).await?,
-        None => make_fresh(&state, &asker, &new.template_id, network, was_said).await?,
+    let id = match snapshots::named(state, asker, &new.template_id).await? {
+        Some(snapshot) => lifecycle::fork_of(state, asker, snapshot).await?,
+        None => make_fresh(state, asker, &new.template_id, network, was_said).await?,
     };
     let now = now_ms();
     let template = match new.template_id.as_str() {
@@ -141,8 +152,8 @@ async fn make(
         once,
         key: asker.key.clone(),
     };
-    lifecycle::begin(&state, &asker, entry.clone()).await?;
-    Ok((StatusCode::CREATED, axum::Json(told(&state, &entry)?)).into_response())
+    lifecycle::begin(state, asker, entry.clone()).await?;
+    Ok(entry)
 }
 
 /// A sandbox on top of reality, or of one of our templates. Who does not say
@@ -181,7 +192,10 @@ async fn show(
 ) -> Result<axum::Json<Value>, Refused> {
     let entry = find_sandbox(&state, &asker, &sandbox, Verb::Show).await?;
     let mut told = filter::listed(&entry);
-    told["envdAccessToken"] = json!(state.e2b.tokens.of(entry.id)?);
+    // Who may only look gets nothing to work with.
+    if find(&state, &asker, &sandbox, Verb::Run).await.is_ok() {
+        told["envdAccessToken"] = json!(state.e2b.tokens.of(entry.id)?);
+    }
     told["domain"] = Value::Null;
     if let Some(allowed) = entry.allow_internet {
         told["allowInternetAccess"] = json!(allowed);
@@ -309,7 +323,9 @@ async fn fork(
     let entry = find_sandbox(&state, &asker, &sandbox, Verb::Fork).await?;
     let mut made = Vec::new();
     for _ in 0..count {
-        made.push(match fork_one(&state, &asker, &entry, time).await {
+        let (shared, asker, entry) = (state.clone(), asker.clone(), entry.clone());
+        let forking = async move { fork_one(&shared, &asker, &entry, time).await };
+        made.push(match whole(forking).await {
             Ok(child) => json!({ "sandbox": told(&state, &child)? }),
             Err(failure) => {
                 let error = failure.error();
@@ -362,7 +378,7 @@ async fn metrics(
     if entry.phase != Phase::Running {
         return Ok(axum::Json(json!([])));
     }
-    let told = super::relay::ask(&state, &asker, &entry, "/metrics").await?;
+    let told = super::relay::ask(&state, &entry, "/metrics").await?;
     Ok(axum::Json(json!([told])))
 }
 

@@ -7,8 +7,16 @@ use crate::asker::Asker;
 use crate::failure::Failure;
 use crate::state::Shared;
 use crate::work::{self, Need};
-use fractal::model::{Id, Policy, Verb};
+use fractal::model::{Id, Key, Policy, Verb};
 use fractal::{Action, Code, Error, Reply};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Sandboxes that are ended at once.
+const ENDING_MAX: usize = 64;
+/// When it is tried again to end one that could not be.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// Writes a sandbox down and starts the program inside. One that does not
 /// start is gone again.
@@ -30,12 +38,8 @@ pub async fn wake(
     state: &Shared,
     asker: &Asker,
     id: Id,
-) -> Result<std::sync::Arc<super::agents::Agent>, Failure> {
-    let entry = state.e2b.book.get(id).ok_or_else(|| not_found(&super::book::public(id)))?;
-    let (shared, asker) = (state.clone(), asker.clone());
-    let waking =
-        tokio::task::spawn_blocking(move || shared.e2b.agents.at(&shared, &asker, id, &entry.envs));
-    waking.await.map_err(|_| Error::internal("starting the sandbox broke off"))?
+) -> Result<Arc<super::agents::Agent>, Failure> {
+    state.e2b.agents.at(state, asker, id).await
 }
 
 /// A child of a sandbox that sees what it sees now.
@@ -62,14 +66,12 @@ pub async fn fork_of(state: &Shared, asker: &Asker, id: Id) -> Result<Id, Failur
 pub async fn pause(state: &Shared, id: Id) -> Result<bool, Failure> {
     let moved = state.e2b.book.change(id, |entry| {
         let was_running = entry.phase == Phase::Running;
-        if was_running {
-            entry.phase = Phase::Paused;
-        }
+        entry.phase = Phase::Paused;
         Ok(was_running)
-    })?;
-    let Some(was_running) = moved else { return Err(not_found(&super::book::public(id)).into()) };
+    });
+    // Also when the disk is too full to say so: nothing may go on for ever.
     end_program(state, id).await;
-    Ok(was_running)
+    moved?.ok_or_else(|| not_found(&super::book::public(id)).into())
 }
 
 /// Goes on with a sandbox for at least so long. True if it was paused.
@@ -108,6 +110,7 @@ pub async fn kill(state: &Shared, asker: &Asker, id: Id) -> Result<(), Failure> 
     state.e2b.book.forget(id);
     // It may have been woken once more in between.
     end_program(state, id).await;
+    state.e2b.agents.forget(id);
     Ok(())
 }
 
@@ -116,18 +119,69 @@ async fn end_program(state: &Shared, id: Id) {
     let _ = tokio::task::spawn_blocking(move || shared.e2b.agents.end(id)).await;
 }
 
-/// Ends or pauses those whose time is over, as the owner.
-pub async fn end_due(state: &Shared) {
+/// Ends or pauses those whose time is over, as the owner: each by itself, so
+/// that nobody's end waits for somebody else's.
+pub fn end_due(state: &Shared, at_work: &Ending) {
     let now = now_ms();
-    let due = state.e2b.book.all().into_iter().filter(|entry| entry.is_due(now));
-    for entry in due.collect::<Vec<_>>() {
-        let asker = Asker::new(None, state.project.directory.clone());
-        let done = match entry.on_end {
-            OnEnd::Pause => pause(state, entry.id).await.map(|_| ()),
-            OnEnd::Kill => kill(state, &asker, entry.id).await,
-        };
-        if let Err(failure) = done {
-            tracing::warn!(sandbox = %entry.id, "not ended in time: {}", failure.error());
+    let is_due = |entry: &Entry| entry.is_due(now);
+    for entry in state.e2b.book.all().into_iter().filter(is_due) {
+        let Some(turn) = at_work.begin(entry.id) else { continue };
+        let state = state.clone();
+        tokio::spawn(async move {
+            let _turn = turn;
+            // Somebody may have given it more time since.
+            if !state.e2b.book.get(entry.id).is_some_and(|entry| entry.is_due(now)) {
+                return;
+            }
+            let asker = Asker::new(None, state.project.directory.clone());
+            let done = match entry.on_end {
+                OnEnd::Pause => pause(&state, entry.id).await.map(|_| ()),
+                OnEnd::Kill => kill(&state, &asker, entry.id).await,
+            };
+            if let Err(failure) = done {
+                tracing::warn!(sandbox = %entry.id, "not ended in time: {}", failure.error());
+                // Not again at once: what is in the way stays for a while.
+                tokio::time::sleep(AGAIN).await;
+            }
+        });
+    }
+}
+
+/// Ends the programs in sandboxes whose keys have ended. Their files stay.
+pub async fn end_of_keys(state: &Shared) {
+    let mut keys: BTreeMap<Id, (Key, Vec<Id>)> = BTreeMap::new();
+    for entry in state.e2b.book.all() {
+        if let (Phase::Running, Some(key)) = (entry.phase, entry.key) {
+            keys.entry(key.id).or_insert_with(|| (key, Vec::new())).1.push(entry.id);
         }
+    }
+    let shared = state.clone();
+    let looking = tokio::task::spawn_blocking(move || {
+        for (key, sandboxes) in keys.into_values() {
+            if shared.engine.has_ended(&key).unwrap_or(false) {
+                sandboxes.into_iter().for_each(|sandbox| shared.e2b.agents.end(sandbox));
+            }
+        }
+    });
+    let _ = looking.await;
+}
+
+/// Sandboxes that are being ended.
+#[derive(Clone, Default)]
+pub struct Ending(Arc<Mutex<HashSet<Id>>>);
+
+/// One of them, until dropped.
+struct Turn(Ending, Id);
+
+impl Ending {
+    fn begin(&self, id: Id) -> Option<Turn> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (all.len() < ENDING_MAX && all.insert(id)).then(|| Turn(self.clone(), id))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
     }
 }

@@ -44,6 +44,9 @@ const ENVD_VERSION: &str = "0.6.4";
 /// How often it is looked whose time has come.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// How often it is looked whose key has ended.
+const LOOK_AT_KEYS: Duration = Duration::from_secs(2);
+
 /// What this door knows.
 pub struct Desk {
     book: Book,
@@ -76,12 +79,20 @@ pub fn router(state: Shared) -> Router<Shared> {
 
 /// Ends or pauses sandboxes whose time has come, as long as the server lives.
 pub fn keep_time(state: &Shared) {
-    let state = Arc::downgrade(state);
+    let (timed, keyed) = (Arc::downgrade(state), Arc::downgrade(state));
     tokio::spawn(async move {
+        let ending = lifecycle::Ending::default();
         loop {
             tokio::time::sleep(LOOK).await;
-            let Some(state) = state.upgrade().filter(|state| !state.is_ending()) else { return };
-            lifecycle::end_due(&state).await;
+            let Some(state) = timed.upgrade().filter(|state| !state.is_ending()) else { return };
+            lifecycle::end_due(&state, &ending);
+        }
+    });
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(LOOK_AT_KEYS).await;
+            let Some(state) = keyed.upgrade().filter(|state| !state.is_ending()) else { return };
+            lifecycle::end_of_keys(&state).await;
         }
     });
 }
@@ -129,6 +140,14 @@ impl IntoResponse for Refused {
         }
         response
     }
+}
+
+/// Carries something out to its end, also when who asked for it goes away:
+/// what was made must be written down.
+async fn whole<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+) -> Result<T, Failure> {
+    tokio::spawn(work).await.map_err(|_| Error::internal("the request broke off"))?
 }
 
 /// A sandbox that is not there, or not for whoever asks.

@@ -17,11 +17,16 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use fractal::Error;
+use fractal::{Code, Error};
 use fractal_envd::Arrival;
+use futures_util::StreamExt;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use std::io::ErrorKind;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::UnixStream;
+use tokio::sync::OwnedSemaphorePermit;
 
 const SANDBOX: &str = "e2b-sandbox-id";
 const PORT: &str = "e2b-sandbox-port";
@@ -30,6 +35,9 @@ const TOKEN: &str = "x-access-token";
 const TRAFFIC_TOKEN: &str = "e2b-traffic-access-token";
 /// The program inside, as clients number its parts.
 const PROGRAM: [u16; 2] = [49983, 49999];
+/// How long the head of an answer may take; services may think for a while.
+const HEAD_TIME: Duration = Duration::from_secs(120);
+const FILE_TIME: Duration = Duration::from_secs(3600);
 /// What is said of one that is not there; clients look for these words.
 const GONE: &str = "The sandbox was not found";
 
@@ -100,12 +108,12 @@ async fn hand_on(state: &Shared, request: Request) -> Result<Response, Stopped> 
         Some(value) => value
             .to_str()
             .ok()
+            .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
             .and_then(|text| text.parse().ok())
             .filter(|port| *port > 0)
             .ok_or_else(|| Failure::from(Error::invalid("the port is no number")))?,
     };
-    let agent = program(state, &entry).await?;
-    send(&agent, port, request).await
+    send(state, &entry, port, request).await
 }
 
 /// The sandbox that a request is for, if it may.
@@ -125,7 +133,14 @@ fn addressed(state: &Shared, request: &Request) -> Result<Entry, Stopped> {
         (Some(entry), true) => Ok(entry),
         // Tells who asks nothing that their token does not.
         (None, true) => Err(gone()),
-        (_, false) if parameter(request, "signature").is_some() => signed(state, request),
+        // A link may be followed by who has this one's id: it must be its own.
+        (Some(entry), false) if parameter(request, "signature").is_some() => {
+            match signed(state, request) {
+                Ok(found) if found.id == entry.id => Ok(found),
+                Ok(_) => Err(Stopped::Denied("the signature does not hold")),
+                Err(stopped) => Err(stopped),
+            }
+        }
         (Some(_), false) => Err(Stopped::Denied("the access token is missing or wrong")),
         (None, false) => Err(gone()),
     }
@@ -134,6 +149,16 @@ fn addressed(state: &Shared, request: &Request) -> Result<Entry, Stopped> {
 /// The sandbox whose token made the signature of a link.
 fn signed(state: &Shared, request: &Request) -> Result<Entry, Stopped> {
     let bad = || Stopped::Denied("the signature does not hold");
+    // It is for one file, and for nothing else that is asked with it.
+    let verb = match (request.method().as_str(), request.uri().path()) {
+        ("GET", "/files") => "read",
+        ("POST", "/files") => "write",
+        _ => return Err(bad()),
+    };
+    let port = request.headers().get(PORT).map(|value| value.as_bytes());
+    if port.is_some_and(|port| port != PROGRAM[0].to_string().as_bytes()) {
+        return Err(bad());
+    }
     let signature = parameter(request, "signature").ok_or_else(bad)?;
     let path = parameter(request, "path").unwrap_or_default();
     let user = parameter(request, "username").unwrap_or_default();
@@ -144,7 +169,6 @@ fn signed(state: &Shared, request: &Request) -> Result<Entry, Stopped> {
             return Err(Stopped::Denied("the signature has expired"));
         }
     }
-    let verb = if request.method() == "GET" { "read" } else { "write" };
     for entry in state.e2b.book.all().into_iter().filter(|one| one.phase != Phase::Snapshot) {
         let token = state.e2b.tokens.of(entry.id)?;
         let mut text = format!("{path}:{verb}:{user}:{token}");
@@ -180,9 +204,13 @@ async fn program(state: &Shared, entry: &Entry) -> Result<Arc<Agent>, Stopped> {
         lifecycle::resume(state, &asker, entry.id, time).await?;
     }
     match lifecycle::wake(state, &asker, entry.id).await {
-        Err(failure) if failure.error().code == fractal::Code::NotFound => {
-            // Dropped by another door: it is gone here, too.
-            state.e2b.book.forget(entry.id);
+        Err(failure) if failure.error().code == Code::NotFound => {
+            // Dropped by another door, it is gone here, too. One that is
+            // paused just now is not.
+            let found = state.e2b.book.get(entry.id);
+            if found.is_some_and(|entry| entry.phase == Phase::Running) {
+                state.e2b.book.forget(entry.id);
+            }
             Err(Stopped::Gone(entry.public_id()))
         }
         woken => Ok(woken?),
@@ -205,29 +233,101 @@ async fn maker(state: &Shared, entry: &Entry) -> Result<Asker, Stopped> {
     Ok(asker)
 }
 
-async fn send(agent: &Agent, port: u16, mut request: Request) -> Result<Response, Stopped> {
+/// A connection to the program or a port, once more if it turned out to be the
+/// program's last moment.
+async fn connection(
+    state: &Shared,
+    entry: &Entry,
+    arrival: Arrival,
+) -> Result<(UnixStream, OwnedSemaphorePermit), Stopped> {
+    for is_last in [false, true] {
+        let agent = program(state, entry).await?;
+        match agent.connect(arrival) {
+            Ok(connected) => return Ok(connected),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let error = Error::new(Code::Busy, "the sandbox has too many connections");
+                return Err(Failure::busy(error.hint("close some"), 1).into());
+            }
+            Err(error) if is_last => {
+                let error = Error::internal(format!("the sandbox cannot be reached: {error}"));
+                return Err(Failure::from(error).into());
+            }
+            Err(_) => agent.wait_over().await,
+        }
+    }
+    Err(Stopped::Gone(entry.public_id()))
+}
+
+async fn send(
+    state: &Shared,
+    entry: &Entry,
+    port: u16,
+    mut request: Request,
+) -> Result<Response, Stopped> {
     let is_program = PROGRAM.contains(&port);
     let arrival = if is_program { Arrival::Requests } else { Arrival::Port(port) };
-    let stream = agent.connect(arrival)?;
-    let broken = |error: hyper::Error| match is_program {
+    let (stream, permit) = connection(state, entry, arrival).await?;
+    let broken = |error: &dyn std::fmt::Display| match is_program {
         true => Stopped::Failed(Error::internal(format!("the sandbox broke off: {error}")).into()),
         false => Stopped::NoPort(port),
     };
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
-    tokio::spawn(async move {
+    let late = |_| {
+        let error = Error::new(Code::Timeout, "the sandbox did not answer in time");
+        Stopped::Failed(Failure::with_status(StatusCode::GATEWAY_TIMEOUT, error))
+    };
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| broken(&error))?;
+    let working = tokio::spawn(async move {
+        let _permit = permit;
         // What breaks here is seen by who reads the answer.
         let _ = connection.with_upgrades().await;
     });
-    let upgrade = hyper::upgrade::on(&mut request);
+    // Whoever goes away takes it along.
+    let guard = Guard(Some(working.abort_handle()));
+    let upgrade = request.headers().contains_key(header::UPGRADE);
+    let upgrade = upgrade.then(|| hyper::upgrade::on(&mut request));
+    // A file may take its time to be sent; its answer comes after it.
+    let patience = match request.uri().path() {
+        "/files" if is_program => FILE_TIME,
+        _ => HEAD_TIME,
+    };
     prepare(&mut request, is_program);
-    let mut answer = sender.send_request(request).await.map_err(broken)?;
+    let answer = tokio::time::timeout(patience, sender.send_request(request)).await;
+    let mut answer = answer.map_err(late)?.map_err(|error| broken(&error))?;
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let Some(upgrade) = upgrade else { return Err(broken(&"it changed the protocol")) };
         join(upgrade, hyper::upgrade::on(&mut answer));
+        guard.release();
+        let mut answer = answer.map(Body::new);
+        without_hops(answer.headers_mut(), true);
+        return Ok(answer);
     }
-    let mut answer = answer.map(Body::new);
-    without_hops(answer.headers_mut(), !is_program);
+    let (parts, body) = answer.into_parts();
+    let chunks = Body::new(body).into_data_stream().map(move |chunk| {
+        let _ = &guard;
+        chunk
+    });
+    let mut answer = Response::from_parts(parts, Body::from_stream(chunks));
+    without_hops(answer.headers_mut(), false);
     Ok(answer)
+}
+
+/// Ends the work on a connection when dropped.
+struct Guard(Option<tokio::task::AbortHandle>);
+
+impl Guard {
+    fn release(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(working) = &self.0 {
+            working.abort();
+        }
+    }
 }
 
 /// Leaves out what is between the client and us.
@@ -273,18 +373,13 @@ fn join(client: hyper::upgrade::OnUpgrade, inside: hyper::upgrade::OnUpgrade) {
 }
 
 /// What the program inside answers to a question of ours, as JSON.
-pub async fn ask(
-    state: &Shared,
-    asker: &Asker,
-    entry: &Entry,
-    path: &str,
-) -> Result<Value, Failure> {
+pub async fn ask(state: &Shared, entry: &Entry, path: &str) -> Result<Value, Failure> {
     const ANSWER_BYTES_MAX: usize = 1 << 20;
     let broken = || Failure::from(Error::internal("the sandbox gave no answer that reads"));
-    let agent = lifecycle::wake(state, asker, entry.id).await?;
     let request = Request::builder().uri(path).header(header::HOST, "sandbox").body(Body::empty());
     let request = request.map_err(|_| broken())?;
-    let answer = send(&agent, PROGRAM[0], request).await.map_err(|_| broken())?;
-    let body = axum::body::to_bytes(answer.into_body(), ANSWER_BYTES_MAX).await;
+    let answer = send(state, entry, PROGRAM[0], request).await.map_err(|_| broken())?;
+    let reading = axum::body::to_bytes(answer.into_body(), ANSWER_BYTES_MAX);
+    let body = tokio::time::timeout(HEAD_TIME, reading).await.map_err(|_| broken())?;
     serde_json::from_slice(&body.map_err(|_| broken())?).map_err(|_| broken())
 }

@@ -4,7 +4,7 @@ use super::asked::Named;
 use super::book::{Entry, Phase, now_ms, private};
 use super::control::{find, read, seen};
 use super::filter::{self, Wanted};
-use super::{Refused, lifecycle, not_found};
+use super::{Refused, lifecycle, not_found, whole};
 use crate::asker::Asker;
 use crate::extract::Query;
 use crate::failure::Failure;
@@ -51,7 +51,18 @@ async fn take(
     if entry.phase == Phase::Snapshot {
         return Err(not_found(&sandbox).into());
     }
-    let id = lifecycle::fork_of(&state, &asker, entry.id).await?;
+    let shared = state.clone();
+    let taken = whole(async move { take_one(&shared, &asker, entry, name).await }).await?;
+    Ok((StatusCode::CREATED, axum::Json(told(&taken))).into_response())
+}
+
+async fn take_one(
+    state: &Shared,
+    asker: &Asker,
+    entry: Entry,
+    name: Option<String>,
+) -> Result<Entry, Failure> {
+    let id = lifecycle::fork_of(state, asker, entry.id).await?;
     let snapshot = Entry {
         id,
         phase: Phase::Snapshot,
@@ -63,10 +74,10 @@ async fn take(
         ..entry
     };
     if let Err(failure) = state.e2b.book.put(snapshot.clone()) {
-        let _ = lifecycle::kill(&state, &asker, id).await;
-        return Err(failure.into());
+        let _ = lifecycle::kill(state, asker, id).await;
+        return Err(failure);
     }
-    Ok((StatusCode::CREATED, axum::Json(told(&snapshot))).into_response())
+    Ok(snapshot)
 }
 
 async fn list(
