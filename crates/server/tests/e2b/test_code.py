@@ -95,7 +95,7 @@ def test_code_that_nobody_waits_for_is_interrupted(lab):
         lab.run_code("import time\nstill = 'here'\ntime.sleep(600)", timeout=1)
     start = time.monotonic()
     assert lab.run_code("still").text == "'here'"
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 90
 
 
 def test_a_process_that_dies_is_told(lab):
