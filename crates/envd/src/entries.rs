@@ -2,7 +2,7 @@
 
 use crate::connect::Failure;
 use crate::users::Users;
-use rustix::fs::{Timespec, XattrFlags};
+use rustix::fs::XattrFlags;
 use serde_json::{Map, Value, json};
 use std::fs::{self, Metadata};
 use std::io;
@@ -115,13 +115,10 @@ pub fn set_metadata(path: &Path, metadata: &Map<String, Value>) -> io::Result<()
 
 /// A moment as RFC 3339 has it.
 pub fn time(seconds: i64, nanoseconds: i64) -> String {
-    let moment = Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
-    let days = moment.tv_sec.div_euclid(86_400);
-    let rest = moment.tv_sec.rem_euclid(86_400);
-    let (year, month, day) = date(days);
+    let (year, month, day) = date(seconds.div_euclid(86_400));
+    let rest = seconds.rem_euclid(86_400);
     let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    let fraction = moment.tv_nsec;
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:09}Z")
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanoseconds:09}Z")
 }
 
 /// The day of the calendar so many days after 1970 began.

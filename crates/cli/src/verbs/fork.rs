@@ -2,8 +2,7 @@ use crate::bounds::{Bounds, duration};
 use crate::failure::Failure;
 use crate::inside::Where;
 use crate::session::{Session, unexpected};
-use fractal::model::Network;
-use fractal::{Action, Policy, Reply};
+use fractal::{Action, Reply};
 
 /// Make a child of a sandbox
 ///
@@ -33,10 +32,7 @@ pub struct Fork {
 impl Fork {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
         let network = self.bounds.net.clone();
-        let ask = Policy {
-            network: network.clone().unwrap_or(Network::Host),
-            ..self.bounds.policy(session)?
-        };
+        let ask = self.bounds.policy(session)?;
         let worker = session.worker(false);
         let fork = |sandbox: Option<String>, name: Option<String>| {
             let (ask, network) = (ask.clone(), network.clone());

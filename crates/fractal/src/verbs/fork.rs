@@ -29,6 +29,8 @@ pub fn fork(
     refuse_wider(&parent.name, &caller.policy.meet(&parent.policy), ask, network)?;
     ask.check()?;
     check_ttl(ttl_ms)?;
+    let network = network.cloned().unwrap_or_default();
+    let ask = &ask.meet(&Policy { network, ..Policy::default() });
     engine.require_room_below(caller)?;
     let _room = engine.require_copy_below(caller, &parent)?;
     let id = new_id();

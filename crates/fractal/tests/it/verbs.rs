@@ -15,6 +15,39 @@ fn discard(script: &str) -> Run {
 }
 
 #[test]
+fn a_fork_reaches_what_was_asked_for_and_never_more_than_its_parent() {
+    let world = World::new();
+    let asked = |sandbox: &str, name: &str, network: Option<Network>| Action::Fork {
+        sandbox: Some(sandbox.into()),
+        name: Some(name.into()),
+        ask: Policy::default(),
+        network,
+        ttl_ms: None,
+        world: None,
+    };
+    let open = Run {
+        command: vec!["true".into()],
+        name: Some("open".into()),
+        network: Some(Network::Host),
+        ..Run::default()
+    };
+    world.run(open).unwrap();
+    for (parent, name, network, expect) in [
+        ("open", "same", None, Ok(Network::Host)),
+        ("open", "closed", Some(Network::None), Ok(Network::None)),
+        ("closed", "below", None, Ok(Network::None)),
+        ("closed", "wider", Some(Network::Host), Err(Code::Denied)),
+    ] {
+        let made = match world.apply(asked(parent, name, network)) {
+            Ok(Reply::Sandbox(made)) => Ok(made.policy.network),
+            Ok(other) => panic!("fork answered {other:?}"),
+            Err(code) => Err(code),
+        };
+        assert_eq!(made, expect, "{name}");
+    }
+}
+
+#[test]
 fn a_run_that_changes_nothing_leaves_no_sandbox() {
     let world = World::new();
     let reply = world.run(Run { command: vec!["true".into()], ..Run::default() }).unwrap();

@@ -12,7 +12,7 @@ use crate::work::{self, Need};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use fractal::model::{Id, Network, Run, Verb};
@@ -24,7 +24,6 @@ use std::collections::HashSet;
 const FORKS_MAX: i64 = 20;
 /// Names under which clients ask for what there is without asking.
 const USUAL: [&str; 4] = ["", "base", "code-interpreter-v1", "code-interpreter-beta"];
-const NEXT: HeaderName = HeaderName::from_static("x-next-token");
 
 pub fn routes() -> Router<Shared> {
     let router = Router::new()
@@ -128,7 +127,10 @@ async fn make_one(
     let time = time_ms(new.timeout)?;
     let (network, was_said) = new.network()?;
     let id = match snapshots::named(state, asker, &new.template_id).await? {
-        Some(snapshot) => lifecycle::fork_of(state, asker, snapshot).await?,
+        Some(snapshot) => {
+            let network = was_said.then_some(network);
+            lifecycle::fork_of(state, asker, snapshot, network).await?
+        }
         None => make_fresh(state, asker, &new.template_id, network, was_said).await?,
     };
     let now = now_ms();
@@ -213,12 +215,7 @@ async fn list(
     let seen = seen(&state, &asker).await?;
     let all = state.e2b.book.all().into_iter().filter(|entry| seen.contains(&entry.id));
     let (page, next) = filter::page(all.collect(), &wanted)?;
-    let page: Vec<Value> = page.iter().map(filter::listed).collect();
-    let mut response = axum::Json(page).into_response();
-    if let Some(next) = next.and_then(|next| HeaderValue::from_str(&next).ok()) {
-        response.headers_mut().insert(NEXT, next);
-    }
-    Ok(response)
+    Ok(filter::answer(page.iter().map(filter::listed).collect(), next))
 }
 
 /// Every sandbox that whoever asks can see.
@@ -342,7 +339,7 @@ async fn fork_one(
     entry: &Entry,
     time: u64,
 ) -> Result<Entry, Failure> {
-    let id = lifecycle::fork_of(state, asker, entry.id).await?;
+    let id = lifecycle::fork_of(state, asker, entry.id, None).await?;
     let now = now_ms();
     let child = Entry {
         id,

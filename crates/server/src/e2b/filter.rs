@@ -2,6 +2,8 @@
 
 use super::ENVD_VERSION;
 use super::book::{Entry, Phase, public};
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::{IntoResponse, Response};
 use fractal::{Error, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -42,6 +44,16 @@ pub fn listed(entry: &Entry) -> Value {
         "envdVersion": ENVD_VERSION,
         "metadata": entry.metadata,
     })
+}
+
+/// A page as it is answered, with the token of the next one.
+pub fn answer(page: Vec<Value>, next: Option<String>) -> Response {
+    const NEXT: HeaderName = HeaderName::from_static("x-next-token");
+    let mut response = axum::Json(page).into_response();
+    if let Some(next) = next.and_then(|next| HeaderValue::from_str(&next).ok()) {
+        response.headers_mut().insert(NEXT, next);
+    }
+    response
 }
 
 /// A moment as RFC 3339 has it.

@@ -7,7 +7,7 @@ use crate::asker::Asker;
 use crate::failure::Failure;
 use crate::state::Shared;
 use crate::work::{self, Need};
-use fractal::model::{Id, Key, Policy, Verb};
+use fractal::model::{Id, Key, Network, Policy, Verb};
 use fractal::{Action, Code, Error, Reply};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,13 +42,19 @@ pub async fn wake(
     state.e2b.agents.at(state, asker, id).await
 }
 
-/// A child of a sandbox that sees what it sees now.
-pub async fn fork_of(state: &Shared, asker: &Asker, id: Id) -> Result<Id, Failure> {
+/// A child of a sandbox that sees what it sees now, and reaches what it does
+/// unless less is asked for.
+pub async fn fork_of(
+    state: &Shared,
+    asker: &Asker,
+    id: Id,
+    network: Option<Network>,
+) -> Result<Id, Failure> {
     let action = Action::Fork {
         sandbox: Some(id.to_string()),
         name: None,
         ask: Policy::default(),
-        network: None,
+        network,
         ttl_ms: None,
         world: None,
     };
@@ -77,7 +83,6 @@ pub async fn pause(state: &Shared, id: Id) -> Result<bool, Failure> {
 /// Goes on with a sandbox for at least so long. True if it was paused.
 pub async fn resume(state: &Shared, asker: &Asker, id: Id, time: u64) -> Result<bool, Failure> {
     let gone = || not_found(&super::book::public(id));
-    let before = state.e2b.book.get(id).ok_or_else(gone)?;
     let moved = state.e2b.book.change(id, |entry| {
         let ends = now_ms().saturating_add(time);
         let was_paused = entry.phase == Phase::Paused;
@@ -92,7 +97,11 @@ pub async fn resume(state: &Shared, asker: &Asker, id: Id, time: u64) -> Result<
     let was_paused = moved?.ok_or_else(gone)?;
     if let Err(failure) = wake(state, asker, id).await {
         if was_paused {
-            state.e2b.book.put(before)?;
+            // If it is there: somebody may have killed it meanwhile.
+            state.e2b.book.change(id, |entry| {
+                entry.phase = Phase::Paused;
+                Ok(())
+            })?;
         }
         return Err(failure);
     }

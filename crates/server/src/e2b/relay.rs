@@ -37,7 +37,7 @@ const TRAFFIC_TOKEN: &str = "e2b-traffic-access-token";
 const PROGRAM: [u16; 2] = [49983, 49999];
 /// How long the head of an answer may take; services may think for a while.
 const HEAD_TIME: Duration = Duration::from_secs(120);
-const FILE_TIME: Duration = Duration::from_secs(3600);
+const SENDING_TIME: Duration = Duration::from_secs(3600);
 /// What is said of one that is not there; clients look for these words.
 const GONE: &str = "The sandbox was not found";
 
@@ -287,9 +287,9 @@ async fn send(
     let guard = Guard(Some(working.abort_handle()));
     let upgrade = request.headers().contains_key(header::UPGRADE);
     let upgrade = upgrade.then(|| hyper::upgrade::on(&mut request));
-    // A file may take its time to be sent; its answer comes after it.
+    // Files and input may take their time to be sent; the answer comes after.
     let patience = match request.uri().path() {
-        "/files" if is_program => FILE_TIME,
+        "/files" | "/process.Process/StreamInput" if is_program => SENDING_TIME,
         _ => HEAD_TIME,
     };
     prepare(&mut request, is_program);

@@ -12,14 +12,13 @@ use crate::state::Shared;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use fractal::model::{Id, Verb};
 use fractal::{Code, Error};
 use serde_json::{Value, json};
 
-const NEXT: HeaderName = HeaderName::from_static("x-next-token");
 const NAME_BYTES_MAX: usize = 128;
 /// A snapshot waits for as long as somebody wants it.
 const FOR_EVER: u64 = u64::MAX;
@@ -62,7 +61,7 @@ async fn take_one(
     entry: Entry,
     name: Option<String>,
 ) -> Result<Entry, Failure> {
-    let id = lifecycle::fork_of(state, asker, entry.id).await?;
+    let id = lifecycle::fork_of(state, asker, entry.id, None).await?;
     let snapshot = Entry {
         id,
         phase: Phase::Snapshot,
@@ -96,12 +95,7 @@ async fn list(
     };
     let all: Vec<Entry> = state.e2b.book.all().into_iter().filter(fits).collect();
     let (page, next) = filter::cut(all, &wanted, |entry| entry.started_ms)?;
-    let page: Vec<Value> = page.iter().map(told).collect();
-    let mut response = axum::Json(page).into_response();
-    if let Some(next) = next.and_then(|next| HeaderValue::from_str(&next).ok()) {
-        response.headers_mut().insert(NEXT, next);
-    }
-    Ok(response)
+    Ok(filter::answer(page.iter().map(told).collect(), next))
 }
 
 fn is_called(entry: &Entry, name: &str) -> bool {

@@ -167,6 +167,24 @@ def test_a_sandbox_starts_from_a_snapshot(fresh):
         Sandbox.create(snapshot.snapshot_id)
 
 
+def network_of(server, sandbox):
+    shown = json.loads(server.fractal("--json", "show", sandbox.sandbox_id.upper()))
+    return shown["sandbox"]["policy"]["network"] if "sandbox" in shown else shown["policy"]["network"]
+
+
+def test_a_snapshot_gives_no_more_network_than_is_wanted(fresh, server):
+    snapshot = fresh.create_snapshot()
+    with Sandbox.create(snapshot.snapshot_id) as same:
+        assert network_of(server, same) == network_of(server, fresh) == {"allow": ["*"]}
+    with Sandbox.create(snapshot.snapshot_id, allow_internet_access=False) as none:
+        assert network_of(server, none) == "none"
+    with Sandbox.create(allow_internet_access=False) as closed:
+        kept = closed.create_snapshot()
+        with pytest.raises(SandboxException):
+            Sandbox.create(kept.snapshot_id, allow_internet_access=True).kill()
+        assert network_of(server, closed) == "none"
+
+
 def test_a_template_that_is_missing_is_named(variables):
     with pytest.raises((NotFoundException, SandboxException), match="no-such-template"):
         Sandbox.create("no-such-template")
