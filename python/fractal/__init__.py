@@ -9,6 +9,9 @@ run; what they did is looked at, compared, and brought back or thrown away.
 
 ``ToolRegistry`` offers both to agents, beside functions of yours.
 
+``SandboxClient`` does the same through a server; ``ConfigManager`` tells what is
+set.
+
 >>> from fractal import Vfs
 >>> vfs = Vfs()
 >>> vfs.write("/notes/a.txt", "hello\\n", parents=True) > 0
@@ -40,16 +43,26 @@ from ._fractal import (
     Vfs,
     load_snapshots,
 )
+from ._commands import Command
+from ._sandbox_files import EntryInfo
+from .attempts import Attempt, Attempts, CheckResult
+from .client import ConfigManager, SandboxClient, Setting
 from .sandbox import Promotion, RunResult, Sandbox, sandboxes, undo
 from .tools import Tool, ToolError, ToolRegistry, ToolResult
 
 __all__ = [
     "Archive",
+    "Attempt",
+    "Attempts",
     "Call",
     "Change",
+    "CheckResult",
+    "Command",
     "CommandResult",
+    "ConfigManager",
     "Context",
     "Entry",
+    "EntryInfo",
     "GitCommit",
     "HostDir",
     "Item",
@@ -57,6 +70,8 @@ __all__ = [
     "Promotion",
     "RunResult",
     "Sandbox",
+    "SandboxClient",
+    "Setting",
     "Shell",
     "Snapshot",
     "Stat",

@@ -1,26 +1,38 @@
 """Copies of the real machine in which real programs run.
 
 Everything here is an action of the engine that the command line uses too, in
-the same state directory: ``fractal list`` shows what is made here.
+the same state directory: ``fractal list`` shows what is made here. Whether the
+engine is in this process or behind a server, a :class:`fractal.SandboxClient`
+knows; a sandbox does the same with either.
 """
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import pathlib
+import posixpath
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from ._fractal import Change, Engine, Vfs
+from ._commands import Command as Command
+from ._commands import Commands
+from ._connection import Connection, InProcess, environment
+from ._errors import code_of
+from ._fractal import Change, Vfs
+from ._sandbox_files import Files
 
 if TYPE_CHECKING:
+    from .attempts import Attempts, Checks
+    from .client import SandboxClient
     from .types import Data
 
-Command = str | Sequence[str]
+Words = str | Sequence[str]
 World = Literal["native", "virtual"]
 
 
@@ -40,6 +52,22 @@ class RunResult:
     usage: Mapping[str, int]
     changes: Sequence[Change] = field(repr=False)
 
+    @property
+    def error(self) -> str | None:
+        """Why it did not simply return with 0, in a few words."""
+        if self.outcome != "exited":
+            return f"ended by {_ENDS.get(self.outcome, self.outcome)}"
+        return f"exit status {self.exit_code}" if self.exit_code else None
+
+
+_ENDS = {
+    "signalled": "a signal",
+    "timeout": "its time limit",
+    "memory": "its memory limit",
+    "disk": "its disk limit",
+    "output": "its output limit",
+}
+
 
 @dataclass(frozen=True)
 class Promotion:
@@ -57,64 +85,7 @@ class Promotion:
     """All that the engine said."""
 
 
-def home() -> str:
-    """The state directory: ``FRACTAL_HOME``, or the user's own."""
-    named = os.environ.get("FRACTAL_HOME")
-    if named:
-        return os.path.abspath(named)
-    return os.path.join(_user_directory("XDG_DATA_HOME", ".local/share"), "fractal")
-
-
-def _user_directory(variable: str, below_home: str) -> str:
-    named = os.environ.get(variable, "")
-    if os.path.isabs(named):
-        return named
-    return os.path.join(os.path.expanduser("~"), below_home)
-
-
-def _environment() -> list[tuple[bytes, bytes]]:
-    return list(os.environb.items())
-
-
-# State directories that this process holds open, the latest last.
-_open: dict[tuple[str, str], Engine] = {}
-_OPEN_MAX = 16
-# Those of the processes that this one was forked from. Theirs alone is the
-# right to close them.
-_inherited: list[dict[tuple[str, str], Engine]] = []
-
-
-def _forget_parents() -> None:
-    global _open
-    _inherited.append(_open)
-    _open = {}
-
-
-os.register_at_fork(after_in_child=_forget_parents)
-
-
-def _engine(directory: str | os.PathLike[str], state: str | None = None) -> Engine:
-    # The kernel's own name of it, as the command line has it.
-    where = (state or home(), os.path.realpath(directory))
-    engine = _open.pop(where, None)
-    if engine is None:
-        config = _user_directory("XDG_CONFIG_HOME", ".config")
-        settings = os.path.join(config, "fractal/config.toml")
-        engine = Engine(*where, settings=settings)
-    _open[where] = engine
-    for oldest in list(_open)[:-_OPEN_MAX]:
-        _open.pop(oldest, None)
-    return engine
-
-
-def _apply(engine: Engine, action: str, **fields: Any) -> dict[str, Any]:
-    asked = json.dumps({"action": action, **fields})
-    reply = json.loads(engine.apply(asked, _environment()))
-    assert isinstance(reply, dict)
-    return reply
-
-
-def _words(command: Command) -> list[str]:
+def _words(command: Words) -> list[str]:
     if isinstance(command, str):
         return ["sh", "-c", command]
     return [os.fspath(word) for word in command]
@@ -134,8 +105,7 @@ def _changes(listed: Iterable[Mapping[str, Any]]) -> list[Change]:
     ]
 
 
-def _result(text: str) -> RunResult:
-    reply = json.loads(text)
+def _result(reply: Mapping[str, Any]) -> RunResult:
     return RunResult(
         stdout=reply["stdout"],
         stderr=reply["stderr"],
@@ -191,6 +161,12 @@ def _network(rule: str | Iterable[str] | None) -> Any:
     return {"allow": sorted(rule)}
 
 
+def _client(client: SandboxClient | None) -> SandboxClient:
+    from .client import SandboxClient
+
+    return SandboxClient() if client is None else client
+
+
 class Sandbox:
     """A copy-on-write clone of the machine, with a name.
 
@@ -198,26 +174,54 @@ class Sandbox:
     it is dropped at the end.
     """
 
-    def __init__(self, name: str, directory: str | os.PathLike[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        directory: str | os.PathLike[str],
+        *,
+        connection: Connection | None = None,
+        template: str = "clone",
+        envs: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
-        self.directory = os.path.realpath(directory)
-        self._home = home()
+        self.directory = os.path.realpath(directory) if connection is None else str(directory)
+        self.commands = Commands(self)
+        """Programs in it, also such that go on beside you."""
+        self.files = Files(self)
+        """Its files."""
+        self._connection = connection or InProcess(self.directory)
+        self._template = template
+        self._envs = dict(envs or {})
+        self._inside: str | None = None
 
     @property
-    def _engine(self) -> Engine:
-        return _engine(self.directory, self._home)
+    def sandbox_id(self) -> str:
+        """Its name."""
+        return self.name
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+        return self.name
 
     @classmethod
-    def clone(cls, directory: str | os.PathLike[str] = ".", name: str | None = None) -> Sandbox:
+    def clone(
+        cls,
+        directory: str | os.PathLike[str] | None = None,
+        name: str | None = None,
+        *,
+        client: SandboxClient | None = None,
+    ) -> Sandbox:
         """A clone of the machine for work in a directory."""
-        return cls.create(directory, name)
+        return cls.create(directory, name, client=client)
 
     @classmethod
     def create(
         cls,
-        directory: str | os.PathLike[str] = ".",
+        directory: str | os.PathLike[str] | None = None,
         name: str | None = None,
         *,
+        client: SandboxClient | None = None,
         world: World | None = None,
         template: str | None = None,
         base: Literal["live", "frozen"] = "live",
@@ -228,39 +232,75 @@ class Sandbox:
         disk: int | None = None,
         timeout: float | None = None,
         output: int | None = None,
+        ttl: float | None = None,
+        envs: Mapping[str, str] | None = None,
     ) -> Sandbox:
         """A new sandbox whose bounds hold for everything that runs in it.
 
-        ``world="virtual"`` makes one in which scripts run in memory and see the
-        directory alone. ``base="frozen"`` keeps the directory as it is now.
-        Sizes are bytes, times seconds.
+        It works in the current directory, or in a server's own. ``world="virtual"``
+        makes one in which scripts run in memory and see the directory alone.
+        ``base="frozen"`` keeps the directory as it is now. Sizes are bytes, times
+        seconds; ``timeout`` is for each run, and after ``ttl`` a sandbox that is
+        forgotten expires. ``envs`` are for all that is run through this object.
         """
-        if not pathlib.Path(directory).is_dir():
-            raise NotADirectoryError(f"{os.fspath(directory)} is no directory to work in")
+        connection = _client(client).connection(directory)
+        if connection.directory is not None and not pathlib.Path(connection.directory).is_dir():
+            raise NotADirectoryError(
+                errno.ENOTDIR, "there is no directory to work in", connection.directory
+            )
         if world == "virtual" and template is None:
             template = "virtual"
-        name = name or f"py-{secrets.token_hex(5)}"
         run = {
             "command": ["true"],
-            "name": name,
+            "name": name or f"py-{secrets.token_hex(5)}",
             "world": world,
             "template": template,
             "base": base,
             "network": _network(network),
             "ask": _bounds(memory, cpus, pids, disk, timeout, output),
+            "ttl_ms": None if ttl is None else round(ttl * 1000),
         }
-        _engine(directory).run(json.dumps(run), _environment(), None)
-        return cls(name, directory)
+        return _box(connection.make(run), connection, envs)
 
     @classmethod
-    def open(cls, name: str, directory: str | os.PathLike[str] = ".") -> Sandbox:
+    def open(
+        cls,
+        name: str,
+        directory: str | os.PathLike[str] | None = None,
+        *,
+        client: SandboxClient | None = None,
+    ) -> Sandbox:
         """A sandbox that exists."""
-        shown = _apply(_engine(directory), "show", sandbox=name)
-        return cls(shown["name"], shown["directory"])
+        connection = _client(client).connection(directory)
+        return _box(connection.apply("show", sandbox=name), connection)
+
+    @classmethod
+    def connect(
+        cls,
+        name: str,
+        directory: str | os.PathLike[str] | None = None,
+        *,
+        client: SandboxClient | None = None,
+    ) -> Sandbox:
+        """The same as :meth:`open`."""
+        return cls.open(name, directory, client=client)
+
+    @classmethod
+    def attempts(
+        cls,
+        ways: Mapping[str, Words] | Sequence[Words],
+        directory: str | os.PathLike[str] | None = None,
+        *,
+        client: SandboxClient | None = None,
+        **how: Any,
+    ) -> Attempts:
+        """Tries several ways side by side, each in a fork of its own, checks and
+        ranks them; with the keywords of :meth:`fractal.SandboxClient.attempts`."""
+        return _client(client).attempts(ways, directory, **how)
 
     def run(
         self,
-        command: Command,
+        command: Words,
         *,
         stdin: Data | None = None,
         env: Mapping[str, str] | None = None,
@@ -278,61 +318,159 @@ class Sandbox:
 
         It can be given less than the sandbox may, never more. Ctrl-C ends it.
         """
-        run = {
+        bounds = _bounds(memory, cpus, pids, disk, timeout, output)
+        run = self._run(command, env, cwd, world, network, bounds)
+        return _result(self._connection.run(run, stdin))
+
+    def _run(
+        self,
+        command: Words,
+        env: Mapping[str, str] | None,
+        cwd: str | None,
+        world: World | None,
+        network: str | Iterable[str] | None,
+        bounds: dict[str, Any],
+    ) -> dict[str, Any]:
+        return {
             "command": _words(command),
             "sandbox": self.name,
-            "env": dict(env or {}),
+            "env": {**self._envs, **(env or {})},
             "cwd": cwd,
             "world": world,
             "network": _network(network),
-            "ask": _bounds(memory, cpus, pids, disk, timeout, output),
+            "ask": bounds,
         }
-        return _result(self._engine.run(json.dumps(run), _environment(), stdin))
+
+    def _asked(
+        self,
+        command: Words,
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        world: World | None = None,
+        network: str | Iterable[str] | None = None,
+        memory: int | None = None,
+        cpus: float | None = None,
+        pids: int | None = None,
+        disk: int | None = None,
+        timeout: float | None = None,
+        output: int | None = None,
+    ) -> dict[str, Any]:
+        """What :meth:`run` asks for, with the same keywords."""
+        bounds = _bounds(memory, cpus, pids, disk, timeout, output)
+        return self._run(command, env, cwd, world, network, bounds)
+
+    def _place(self, path: str) -> str:
+        """A path from where its programs work."""
+        if path.startswith("/"):
+            return path
+        if self._inside is None:
+            own = self._template in ("clone", "virtual")
+            self._inside = self.directory if own else self.run("pwd").stdout.rstrip("\n")
+        return posixpath.join(self._inside, path)
+
+    def _in_memory(self, run: Mapping[str, Any]) -> bool:
+        return (run["world"] or self._template) == "virtual"
+
+    def _finish(self, command: Command, reply: dict[str, Any]) -> RunResult:
+        heard = command._out, command._err
+        reply["stdout"], reply["stderr"] = (output.text() for output in heard)
+        reply["truncated"] |= any(output.truncated for output in heard)
+        return _result(reply)
 
     def stop(self) -> None:
         """Ends what runs in it, without waiting; whoever waits for the run is
         told how it ended."""
-        self._engine.stop(self.name)
+        self._connection.stop(self.name)
+
+    def pause(self) -> None:
+        """Ends what runs in it and keeps its files; processes are not kept."""
+        self.stop()
+
+    def resume(self) -> Sandbox:
+        """Nothing has to be done to go on; what ran has to be started again."""
+        self.info()
+        return self
+
+    def is_running(self) -> bool:
+        """Whether it is still there to run something in."""
+        try:
+            self.info()
+        except OSError as error:
+            if code_of(error) != "not_found":
+                raise
+            return False
+        return True
 
     def edit(self, work: Callable[[Vfs], object], *, why: str = "edit") -> RunResult:
         """Has a function work on the sandbox's files, in memory.
 
         What it changed is in the sandbox when it returns; ``why`` stands in
-        the journal.
+        the journal. Not through a server.
         """
         run = {"command": ["python", why], "sandbox": self.name, "world": "virtual"}
-        return _result(self._engine.edit(json.dumps(run), _environment(), work))
+        engine = self._in_process("edit").engine
+        return _result(json.loads(engine.edit(json.dumps(run), environment(), work)))
 
     def view(self) -> Vfs:
         """What the sandbox shows now: its changes and its directory.
 
-        What is written into the view stays there; see :meth:`edit`.
+        What is written into the view stays there; see :meth:`edit`. Not through
+        a server.
         """
-        return self._engine.view(self.name)
+        return self._in_process("view").engine.view(self.name)
+
+    def _in_process(self, verb: str) -> InProcess:
+        if isinstance(self._connection, InProcess):
+            return self._connection
+        raise io.UnsupportedOperation(
+            f"`{verb}` is for sandboxes of this process: use `files` and `run`"
+        )
 
     def changes(self, since: str | None = None) -> list[Change]:
         """What differs from what it stands on, or from a snapshot of it."""
-        return _changes(_apply(self._engine, "diff", sandbox=self.name, since=since)["changes"])
+        return _changes(self._connection.apply("diff", sandbox=self.name, since=since)["changes"])
 
     def diff(self, since: str | None = None, *, everything: bool = False) -> str:
         """The same as a patch for ``git apply`` in its directory; with
         ``everything`` from the root of the machine."""
-        return self._engine.patch(self.name, since, everything).decode(errors="replace")
+        return self._connection.patch(self.name, since, everything).decode(errors="replace")
 
     def fork(self, name: str | None = None) -> Sandbox:
         """A child that sees exactly what this one sees now."""
-        child = _apply(self._engine, "fork", sandbox=self.name, name=name)
-        return Sandbox(child["name"], child["directory"])
+        child = self._connection.apply("fork", sandbox=self.name, name=name)
+        return _box(child, self._connection, self._envs)
 
     def snapshot(self, name: str | None = None) -> str:
         """Names this state; returns the name, for :meth:`rollback`."""
-        made = _apply(self._engine, "snapshot", sandbox=self.name, name=name)["name"]
+        made = self._connection.apply("snapshot", sandbox=self.name, name=name)["name"]
         assert isinstance(made, str)
         return made
 
+    def create_snapshot(self, name: str | None = None) -> str:
+        """The same as :meth:`snapshot`."""
+        return self.snapshot(name)
+
+    def snapshots(self) -> list[str]:
+        """The names of its snapshots, oldest first."""
+        return [snapshot["name"] for snapshot in reversed(self.info()["snapshots"])]
+
     def rollback(self, to: str) -> None:
         """Goes back to a snapshot; what runs is ended first."""
-        _apply(self._engine, "rollback", sandbox=self.name, to=to)
+        self._connection.apply("rollback", sandbox=self.name, to=to)
+
+    def compare(
+        self, *others: Sandbox, checks: Checks | None = None, score: str | None = None
+    ) -> Attempts:
+        """This one and others side by side: what each changed, which checks it
+        passes, in their order."""
+        from .attempts import asked_checks, attempts
+
+        boxes = {box.name: box for box in (self, *others)}
+        reply = self._connection.apply(
+            "compare", sandboxes=list(boxes), checks=asked_checks(checks), score=score
+        )
+        return attempts(reply, lambda name: boxes[name])
 
     def promote(
         self,
@@ -351,8 +489,7 @@ class Sandbox:
         A conflict or a check that does not pass is no exception: look at
         ``verdict``. :func:`undo` takes a promotion back.
         """
-        reply = _apply(
-            self._engine,
+        reply = self._connection.apply(
             "promote",
             sandbox=self.name,
             to=to,
@@ -369,15 +506,21 @@ class Sandbox:
     def undo(self, promotion: Promotion | None = None) -> Promotion:
         """Takes a promotion back, the latest one of its directory by default."""
         wanted = None if promotion is None else promotion.undo_id
-        return _promotion(_apply(self._engine, "undo", promotion=wanted))
+        return _promotion(self._connection.apply("undo", promotion=wanted))
 
     def info(self) -> Mapping[str, Any]:
         """What is known about it: parent, policy, snapshots, children, size."""
-        return _apply(self._engine, "show", sandbox=self.name)
+        return self._connection.apply("show", sandbox=self.name)
 
     def drop(self, *, force: bool = False) -> None:
         """Forgets it. Dropping twice is no error."""
-        _apply(self._engine, "drop", sandboxes=[self.name], force=force)
+        self._connection.apply("drop", sandboxes=[self.name], force=force)
+
+    def kill(self) -> bool:
+        """Ends what runs in it and forgets it; whether it was there."""
+        was_there = self.is_running()
+        self.drop(force=True)
+        return was_there
 
     def __enter__(self) -> Sandbox:
         return self
@@ -394,13 +537,23 @@ class Sandbox:
         return f"<fractal.Sandbox {self.name!r}>"
 
 
+def _box(
+    info: Mapping[str, Any], connection: Connection, envs: Mapping[str, str] | None = None
+) -> Sandbox:
+    if isinstance(connection, InProcess) and connection.directory != info["directory"]:
+        connection = InProcess(info["directory"], connection.state)
+    return Sandbox(
+        info["name"], info["directory"], connection=connection, template=info["template"], envs=envs
+    )
+
+
 def sandboxes() -> list[str]:
     """The names of all sandboxes, oldest first."""
-    reply = _apply(_engine("."), "list")
-    return [sandbox["name"] for sandbox in reply["sandboxes"]]
+    return [info["name"] for info in _client(None).list()]
 
 
-def undo(promotion: Promotion | str | None = None, directory: str | os.PathLike[str] = ".") -> Promotion:
+def undo(
+    promotion: Promotion | str | None = None, directory: str | os.PathLike[str] | None = None
+) -> Promotion:
     """Takes a promotion back, the latest one of a directory by default."""
-    wanted = promotion.undo_id if isinstance(promotion, Promotion) else promotion
-    return _promotion(_apply(_engine(directory), "undo", promotion=wanted))
+    return _client(None).undo(promotion, directory)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import inspect
+import io
 import json
 import os
 import types
@@ -28,8 +29,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, overload
 
+from ._connection import InProcess, environment
+from ._errors import of_engine
 from ._fractal import Tools
-from .sandbox import Sandbox, _engine, _environment
+from .sandbox import Sandbox, _client
+
+if typing.TYPE_CHECKING:
+    from .client import SandboxClient
 
 __all__ = ["Tool", "ToolError", "ToolRegistry", "ToolResult", "schema_of"]
 
@@ -79,10 +85,19 @@ class ToolResult:
 
 
 class ToolRegistry:
-    """Tools of a directory, and functions of this program."""
+    """Tools of a directory, and functions of this program.
 
-    def __init__(self, directory: str | os.PathLike[str] = ".") -> None:
-        self._directory = os.path.realpath(directory)
+    Through a server the tools are those of the server; functions stay in the
+    program that has them.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | None = None,
+        *,
+        client: SandboxClient | None = None,
+    ) -> None:
+        self._connection = _client(client).connection(directory)
         self._tools = Tools()
 
     @overload
@@ -143,6 +158,11 @@ class ToolRegistry:
         destructive: bool,
         timeout: float,
     ) -> _F:
+        if not isinstance(self._connection, InProcess):
+            raise io.UnsupportedOperation(
+                "functions are called in the program that has them, not through a server: "
+                "register them in a `ToolRegistry` without one"
+            )
         info = {
             "name": name or getattr(function, "__name__", ""),
             "description": description or inspect.getdoc(function) or "",
@@ -163,8 +183,11 @@ class ToolRegistry:
 
     def list(self, sandbox: str | Sandbox | None = None) -> builtins.list[Tool]:
         """What may be used in a sandbox, or in a new one, by name."""
-        listed = self._tools.list(_engine(self._directory), _name(sandbox))
-        return [_tool(info) for info in json.loads(listed)["tools"]]
+        if isinstance(self._connection, InProcess):
+            listed = json.loads(self._tools.list(self._connection.engine, _name(sandbox)))
+        else:
+            listed = self._connection.apply("tools", sandbox=_name(sandbox))
+        return [_tool(info) for info in listed["tools"]]
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self.list())
@@ -188,8 +211,13 @@ class ToolRegistry:
     ) -> Any:
         """Uses a tool and returns its answer; raises what went wrong."""
         asked = _asked({"tool": tool, "input": input, "sandbox": sandbox, "timeout": timeout})
-        engine = _engine(self._directory)
-        return json.loads(self._tools.call(engine, json.dumps(asked), _environment()))
+        if not isinstance(self._connection, InProcess):
+            reply = self._connection.apply("tool", **asked)
+            if reply.get("error"):
+                raise of_engine(reply["error"])
+            return reply.get("output")
+        engine = self._connection.engine
+        return json.loads(self._tools.call(engine, json.dumps(asked), environment()))
 
     def call_many(
         self,
@@ -204,10 +232,14 @@ class ToolRegistry:
         ``timeout`` if need be. The results have the order of the calls, and a
         failure stands in its own.
         """
-        asked = json.dumps([_asked(call) for call in calls])
-        engine = _engine(self._directory)
-        said = self._tools.call_many(engine, asked, _environment(), jobs, tries)
-        return [_result(reply) for reply in json.loads(said)]
+        asked = [_asked(call) for call in calls]
+        if isinstance(self._connection, InProcess):
+            engine = self._connection.engine
+            told = self._tools.call_many(engine, json.dumps(asked), environment(), jobs, tries)
+            said = json.loads(told)
+        else:
+            said = self._connection.apply("calls", calls=asked, jobs=jobs, tries=tries)["calls"]
+        return [_result(reply) for reply in said]
 
 
 def schema_of(function: Callable[..., Any]) -> dict[str, Any]:

@@ -44,10 +44,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pathlib.Path]:
     before = os.environ.get("FRACTAL_HOME")
     os.environ["FRACTAL_HOME"] = str(path)
     yield path
-    from fractal.sandbox import _engine
+    from fractal._connection import engine
 
     # Mounts of finished runs are gone before the directory goes.
-    _engine(path).settle()
+    engine(path).settle()
     if before is None:
         del os.environ["FRACTAL_HOME"]
     else:

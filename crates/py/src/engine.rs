@@ -7,6 +7,7 @@ use crate::data::Data;
 use crate::errors::of_engine;
 use crate::interrupt::interruptible;
 use crate::path::Place;
+use crate::running::Running;
 use crate::vfs::Vfs;
 use fractal::model::{Action, Verb};
 use fractal::{Caller, Config, DiffFormat, Error, Input, Run, RunIo};
@@ -14,13 +15,16 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::{IntoRawFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A state directory, and who asks from where.
 #[pyclass(frozen, module = "fractal")]
 pub struct Engine {
-    pub(crate) engine: fractal::Engine,
+    pub(crate) engine: Arc<fractal::Engine>,
     directory: PathBuf,
     who: String,
     settings: Option<PathBuf>,
@@ -81,7 +85,7 @@ impl Engine {
     ) -> PyResult<Engine> {
         let engine = py.detach(|| fractal::Engine::open(home.host()));
         Ok(Engine {
-            engine: engine.map_err(|error| of_engine(py, error))?,
+            engine: Arc::new(engine.map_err(|error| of_engine(py, error))?),
             directory: directory.host().to_owned(),
             who: who.to_owned(),
             settings: settings.map(|file| file.host().to_owned()),
@@ -108,6 +112,96 @@ impl Engine {
     ) -> PyResult<String> {
         let input = stdin.map_or(Input::Null, |data| Input::Bytes(data.0.to_vec()));
         self.run_with(py, read(run)?, environment, || RunIo::capturing(input))
+    }
+
+    /// Begins a run whose input and output are pipes. Without ``attended`` it
+    /// reads nothing and is ended by ``stop`` alone, as scripts in memory are.
+    fn begin(
+        &self,
+        py: Python<'_>,
+        run: &str,
+        environment: Environment,
+        attended: bool,
+    ) -> PyResult<Running> {
+        let run: Run = read(run)?;
+        let caller = self.caller(Verb::Run, environment).map_err(|error| of_engine(py, error))?;
+        let engine = self.engine.clone();
+        Ok(Running::begin(attended, move |io| engine.run(&caller, run, io))?)
+    }
+
+    /// Makes a sandbox, as a run would, and runs nothing.
+    fn make(&self, py: Python<'_>, run: &str, environment: Environment) -> PyResult<String> {
+        let run: Run = read(run)?;
+        let made = py.detach(|| {
+            let caller = self.caller(Verb::Run, environment)?;
+            self.engine.make(&caller, &run)
+        });
+        json(py, &made.map_err(|error| of_engine(py, error))?)
+    }
+
+    /// Opens a file of a sandbox, read without a program; the descriptor is
+    /// the caller's.
+    fn open_file(&self, py: Python<'_>, sandbox: &str, path: Place) -> PyResult<RawFd> {
+        let opened = py.detach(|| {
+            let caller = self.caller(Verb::Diff, Environment::new())?;
+            self.engine.open_file(&caller, sandbox, path.host())
+        });
+        Ok(opened.map_err(|error| of_engine(py, error))?.file.into_raw_fd())
+    }
+
+    /// Puts what a file of the host holds into a sandbox.
+    fn put_file(
+        &self,
+        py: Python<'_>,
+        sandbox: &str,
+        path: Place,
+        content: Place,
+        executable: bool,
+    ) -> PyResult<String> {
+        let content = File::open(content.host())?;
+        let put = py.detach(|| {
+            let caller = self.caller(Verb::Copy, Environment::new())?;
+            self.engine.put_file(&caller, sandbox, path.host(), content, executable)
+        });
+        json(py, &put.map_err(|error| of_engine(py, error))?)
+    }
+
+    /// Deletes a file of a sandbox, and a directory if that is meant.
+    fn delete_file(
+        &self,
+        py: Python<'_>,
+        sandbox: &str,
+        path: Place,
+        recursive: bool,
+    ) -> PyResult<String> {
+        let deleted = py.detach(|| {
+            let caller = self.caller(Verb::Copy, Environment::new())?;
+            self.engine.delete_file(&caller, sandbox, path.host(), recursive)
+        });
+        json(py, &deleted.map_err(|error| of_engine(py, error))?)
+    }
+
+    /// Lists a directory of a sandbox, from behind ``after`` on.
+    fn list_files(
+        &self,
+        py: Python<'_>,
+        sandbox: &str,
+        path: Place,
+        after: Option<&str>,
+        limit: usize,
+    ) -> PyResult<String> {
+        let listed = py.detach(|| {
+            let caller = self.caller(Verb::Diff, Environment::new())?;
+            self.engine.list_files(&caller, sandbox, path.host(), after, limit)
+        });
+        json(py, &listed.map_err(|error| of_engine(py, error))?)
+    }
+
+    /// Every setting that applies in the directory, and where it comes from.
+    fn settings(&self, py: Python<'_>) -> PyResult<String> {
+        let settings = Config::load(&self.directory, self.settings.as_deref())
+            .and_then(|config| config.settings());
+        json(py, &settings.map_err(|error| of_engine(py, error))?)
     }
 
     /// Carries out a run whose work is a callable that is given the sandbox's

@@ -16,6 +16,7 @@ mod interrupt;
 mod mounted;
 mod path;
 mod provider;
+mod running;
 mod shell;
 mod snapshot;
 mod source;
@@ -38,6 +39,8 @@ mod _fractal {
     use crate::mounted::Mounted;
     #[pymodule_export]
     use crate::provider::Item;
+    #[pymodule_export]
+    use crate::running::Running;
     #[pymodule_export]
     use crate::shell::{CommandResult, Shell};
     #[pymodule_export]

@@ -16,6 +16,7 @@ mod extract;
 mod failure;
 mod handed;
 mod idempotent;
+mod inputs;
 mod inside;
 mod limits;
 mod listen;

@@ -4,6 +4,7 @@ use crate::admission::Admission;
 use crate::asker::Doorkeeper;
 use crate::e2b::Desk;
 use crate::idempotent::Answers;
+use crate::inputs::Inputs;
 use crate::metrics::{Family, Metrics, Now};
 use crate::otlp::Spans;
 use fractal::Engine;
@@ -22,6 +23,8 @@ pub struct State {
     pub doorkeeper: Doorkeeper,
     pub admission: Admission,
     pub answers: Answers,
+    /// What running programs read that are told as events.
+    pub inputs: Inputs,
     pub metrics: Metrics,
     /// The description of the interface, written when somebody asks for it.
     pub openapi: LazyLock<String>,
@@ -58,6 +61,7 @@ impl State {
             doorkeeper,
             admission,
             answers: Answers::default(),
+            inputs: Inputs::default(),
             metrics: Metrics::default(),
             openapi: LazyLock::new(|| crate::openapi().to_string()),
             inside: None,

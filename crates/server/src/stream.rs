@@ -3,8 +3,8 @@
 //!
 //! The program's output goes through pipes into a bounded queue. A client
 //! that reads slowly slows the program down; one that goes away lets it run
-//! to its end or its limits, as without a stream. One whose key ends meanwhile
-//! hears no more of it.
+//! to its end or its limits, as without a stream, unless it said that the run
+//! is nothing without it. One whose key ends meanwhile hears no more of it.
 
 use crate::asker::Asker;
 use crate::failure::Failure;
@@ -36,25 +36,45 @@ type Events = mpsc::Sender<Event>;
 
 /// Starts the run and answers with its events. What is refused before it
 /// starts is refused as without a stream.
-pub async fn run(state: &Shared, asker: &Asker, run: Run) -> Result<Response, Failure> {
+pub async fn run(
+    state: &Shared,
+    asker: &Asker,
+    run: Run,
+    attended: bool,
+    input: bool,
+) -> Result<Response, Failure> {
     let (events, queue) = mpsc::channel(QUEUED);
-    let (ended, watched) = watch(state, asker)?;
+    let (ended, watched) = watch(state, asker, attended)?;
+    let opened = input.then(|| state.inputs.open(asker)).transpose()?;
     let (state, asker) = (state.clone(), asker.clone());
     let need = Need::run(run.sandbox.is_none());
     tokio::spawn(async move {
         let (out, out_told) = oneshot::channel();
         let (err, err_told) = oneshot::channel();
         let told = events.clone();
+        let (input, stdin) = opened.unzip();
+        if let Some(input) = &input
+            && let Ok(event) =
+                Event::default().event("input").json_data(json!({ "input": input.id }))
+        {
+            let _ = events.send(event).await;
+        }
         let job = move |engine: &fractal::Engine, caller: &fractal::Caller| {
             let stdout = follow("stdout", told.clone(), out)?;
             let stderr = follow("stderr", told, err)?;
-            let mut io = RunIo::piped(run.stdin.as_deref(), stdout, stderr);
-            if let Some(watched) = watched {
-                io = io.ending_with(watched.into());
-            }
+            let io = match (stdin, watched) {
+                (Some(stdin), Some(watched)) => {
+                    RunIo::handed(stdin, Some((stdout, stderr)), watched.into())
+                }
+                (_, Some(watched)) => {
+                    RunIo::piped(run.stdin.as_deref(), stdout, stderr).ending_with(watched.into())
+                }
+                (_, None) => RunIo::piped(run.stdin.as_deref(), stdout, stderr),
+            };
             Ok(Reply::Run(Box::new(engine.run(caller, run, io)?)))
         };
         let done = work::replying(&state, &asker, need, job).await;
+        drop(input);
         // All output comes before the answer.
         let _ = (out_told.await, err_told.await);
         let last = match done {
@@ -75,9 +95,11 @@ pub async fn run(state: &Shared, asker: &Asker, run: Run) -> Result<Response, Fa
 fn watch(
     state: &Shared,
     asker: &Asker,
+    attended: bool,
 ) -> Result<(impl Future<Output = ()> + Send + 'static, Option<UnixStream>), Failure> {
     let lost = |error| Error::internal(format!("cannot follow the caller: {error}"));
-    let pair = state.inside.is_some().then(UnixStream::pair).transpose().map_err(lost)?;
+    let pair =
+        (attended || state.inside.is_some()).then(UnixStream::pair).transpose().map_err(lost)?;
     let (asked, watched) = pair.unzip();
     let (state, asker) = (state.clone(), asker.clone());
     let ended = async move {

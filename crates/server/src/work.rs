@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::metrics;
 use crate::otlp::{Attribute, Open};
 use crate::state::Shared;
-use fractal::model::{ToolReply, Verb};
+use fractal::model::{Run, ToolReply, Verb};
 use fractal::{Action, Caller, Cancel, Engine, Error, Reply, RunIo};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
@@ -21,8 +21,10 @@ pub async fn apply(state: &Shared, asker: &Asker, mut action: Action) -> Result<
         makes: admission::makes(&action),
         needs_settings: action.needs_settings(),
     };
-    if let (Action::Run(_), Some(_)) = (&action, &state.inside) {
-        return run_while_asked(state, asker, need, action).await;
+    // Behind a door nobody else would come back for a run, and it takes of
+    // what others behind the door share.
+    if let (Action::Run(run), Some(_)) = (&action, &state.inside) {
+        return attended(state, asker, run.clone()).await;
     }
     let tool = match &action {
         Action::Tool(call) => Some(call.tool.clone()),
@@ -58,18 +60,12 @@ fn bound_jobs(action: &mut Action, most: usize) {
     }
 }
 
-/// A run behind a door ends when whoever asked for it goes away: nobody else
-/// would come back for it, and it takes of what others behind the door share.
-async fn run_while_asked(
-    state: &Shared,
-    asker: &Asker,
-    need: Need,
-    action: Action,
-) -> Result<Reply, Failure> {
-    let Action::Run(run) = action else { return Err(Error::internal("this is no run").into()) };
+/// A run that ends when whoever asked for it goes away.
+pub async fn attended(state: &Shared, asker: &Asker, run: Run) -> Result<Reply, Failure> {
     let lost = |error| Error::internal(format!("cannot follow the caller: {error}"));
     // Dropped with this future, which goes with its connection.
     let (_asked, watched) = UnixStream::pair().map_err(lost)?;
+    let need = Need::run(run.sandbox.is_none());
     let job = move |engine: &Engine, caller: &Caller| {
         let io = RunIo::told(run.stdin.as_deref()).ending_with(watched.into());
         Ok(Reply::Run(Box::new(engine.run(caller, run, io)?)))
