@@ -181,18 +181,9 @@ class Commands:
         box = self._box
         if not background and on_stdout is None and on_stderr is None:
             return box.run(cmd, stdin=stdin, env=envs, cwd=cwd, timeout=timeout, **bounds)
-        command = Command(cmd, on_stdout, on_stderr)
-        command._finish = box._finish
+        tells = (on_stdout, on_stderr)
         asked = box._asked(cmd, env=envs, cwd=cwd, timeout=timeout, **bounds)
-        command._underway = box._connection.begin(
-            asked, command._out.hear, command._err.hear, in_memory=box._in_memory(asked)
-        )
-        if stdin is not None:
-            # In a thread, since it may read after it has written much.
-            feeding = threading.Thread(target=_feed, args=(command, stdin), daemon=True)
-            feeding.start()
-        elif not background:
-            command.close_stdin()
+        command = self._begin(cmd, asked, tells, stdin if background else stdin or b"")
         if not background:
             try:
                 return command.wait()
@@ -200,6 +191,26 @@ class Commands:
                 command.kill()
                 raise
         self._begun = [*self.list(), command]
+        return command
+
+    def _begin(
+        self,
+        cmd: Words,
+        asked: Mapping[str, Any],
+        tells: tuple[Tells | None, Tells | None],
+        stdin: Data | None,
+    ) -> Command:
+        """Begins what was asked for; without ``stdin`` its input stays open."""
+        command = Command(cmd, *tells)
+        command._finish = self._box._finish
+        hears = command._out.hear, command._err.hear
+        command._underway = self._box._connection.begin(asked, *hears)
+        if stdin:
+            # In a thread, since it may read after it has written much.
+            feeding = threading.Thread(target=_feed, args=(command, stdin), daemon=True)
+            feeding.start()
+        elif stdin is not None:
+            command.close_stdin()
         return command
 
     def list(self) -> builtins.list[Command]:

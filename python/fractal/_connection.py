@@ -49,9 +49,7 @@ class Connection(Protocol):
     def apply(self, action: str, **fields: Any) -> dict[str, Any]: ...
     def make(self, run: Mapping[str, Any]) -> dict[str, Any]: ...
     def run(self, run: Mapping[str, Any], stdin: Data | None) -> dict[str, Any]: ...
-    def begin(
-        self, run: Mapping[str, Any], stdout: Hears, stderr: Hears, *, in_memory: bool
-    ) -> Underway: ...
+    def begin(self, run: Mapping[str, Any], stdout: Hears, stderr: Hears) -> Underway: ...
     def stop(self, sandbox: str) -> None: ...
     def patch(self, sandbox: str, since: str | None, everything: bool) -> bytes: ...
     def open_file(self, sandbox: str, path: str) -> IO[bytes]: ...
@@ -137,14 +135,8 @@ class InProcess:
     def run(self, run: Mapping[str, Any], stdin: Data | None) -> dict[str, Any]:
         return _object(self.engine.run(json.dumps(run), environment(), stdin))
 
-    def begin(
-        self, run: Mapping[str, Any], stdout: Hears, stderr: Hears, *, in_memory: bool
-    ) -> Underway:
-        # A script in memory reads nothing and ends with its sandbox's others.
-        running = self.engine.begin(json.dumps(run), environment(), not in_memory)
-        sandbox = run.get("sandbox")
-        end = (lambda: self.stop(sandbox)) if in_memory and sandbox else lambda: None
-        return _Here(running, stdout, stderr, end)
+    def begin(self, run: Mapping[str, Any], stdout: Hears, stderr: Hears) -> Underway:
+        return _Here(self.engine.begin(json.dumps(run), environment()), stdout, stderr)
 
     def stop(self, sandbox: str) -> None:
         self.engine.stop(sandbox)
@@ -181,9 +173,8 @@ class InProcess:
 class _Here:
     """A run of the engine in this process, with a thread for each output."""
 
-    def __init__(self, running: Running, stdout: Hears, stderr: Hears, end: Callable[[], None]):
+    def __init__(self, running: Running, stdout: Hears, stderr: Hears) -> None:
         self._running = running
-        self._end = end
         stdin, *outputs = running.take()
         self._stdin: IO[bytes] | None = open(stdin, "wb", buffering=0)
         self._threads = [
@@ -207,8 +198,6 @@ class _Here:
 
     def kill(self) -> None:
         self._running.kill()
-        if not self._running.is_done():
-            self._end()
 
     def wait(self, seconds: float | None = None) -> dict[str, Any] | None:
         told = self._running.wait(seconds)

@@ -52,12 +52,11 @@ class Remote:
         body = {**run, "stdin": told or None}
         return self._json("POST", "/v1/run?attended=true", _asked(body))
 
-    def begin(
-        self, run: Mapping[str, Any], stdout: Hears, stderr: Hears, *, in_memory: bool
-    ) -> Underway:
-        query = "" if in_memory else "?attended=true&input=true"
-        events, ends = self._http.events(f"/v1/run{query}", _asked(run), headers=self._headers)
-        return _There(self, run, events, ends, stdout, stderr, in_memory)
+    def begin(self, run: Mapping[str, Any], stdout: Hears, stderr: Hears) -> Underway:
+        events, ends = self._http.events(
+            "/v1/run?attended=true&input=true", _asked(run), headers=self._headers
+        )
+        return _There(self, run, events, ends, stdout, stderr)
 
     def stop(self, sandbox: str) -> None:
         self._json("POST", f"{_path(sandbox)}/stop")
@@ -111,16 +110,14 @@ class _There:
         ends: Ends,
         stdout: Hears,
         stderr: Hears,
-        in_memory: bool,
     ) -> None:
         self._remote = remote
         self._sandbox = run.get("sandbox")
         self._ends = ends
-        self._in_memory = in_memory
         self._hears = {"stdout": stdout, "stderr": stderr}
         self._input: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._input_id: str | None = None
-        self._is_open = not in_memory
+        self._is_open = True
         self._was_killed = False
         self._reply: dict[str, Any] | None = None
         self._error: Exception | None = None
@@ -177,10 +174,7 @@ class _There:
 
     def kill(self) -> None:
         self._was_killed = True
-        if self._in_memory and self._sandbox and self._thread.is_alive():
-            self._remote.stop(self._sandbox)
-        else:
-            self._ends()
+        self._ends()
 
     def wait(self, seconds: float | None = None) -> dict[str, Any] | None:
         self._thread.join(seconds)
@@ -214,7 +208,7 @@ def _collected(remote: Remote, run: Mapping[str, Any], stdin: Data | None) -> di
     from ._commands import KEPT_BYTES_MAX
 
     heard = (bytearray(), bytearray())
-    underway = remote.begin(run, heard[0].extend, heard[1].extend, in_memory=False)
+    underway = remote.begin(run, heard[0].extend, heard[1].extend)
     try:
         underway.write(stdin.encode() if isinstance(stdin, str) else bytes(stdin or b""))
         underway.close_stdin()

@@ -6,38 +6,30 @@ goes on meanwhile. What is not here takes no time: use ``sync``.
 
 from __future__ import annotations
 
-import asyncio
 import shlex
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from . import _fractal, sandbox, tools
+from ._aio_sandbox import Command, Commands, Files, Sandbox, SandboxClient
+from ._aio_threads import on_thread, stoppable
 from ._fractal import Change, CommandResult, Entry, Snapshot, Stat
-from .sandbox import Promotion, RunResult
 
 if TYPE_CHECKING:
     import builtins
-    import os
 
     from .types import Data, Path, Source
 
-__all__ = ["Sandbox", "Shell", "ToolRegistry", "Vfs"]
-
-
-T = TypeVar("T")
-
-
-async def _stoppable(stop: Callable[[], None], work: Callable[..., T], *args: Any, **how: Any) -> T:
-    """Does something on a thread, and has it stop when the task is cancelled."""
-    done = asyncio.ensure_future(asyncio.to_thread(work, *args, **how))
-    try:
-        return await asyncio.shield(done)
-    except asyncio.CancelledError:
-        # It may not have begun when it is told first.
-        while not done.done():
-            await asyncio.to_thread(stop)
-            await asyncio.wait([done], timeout=0.05)
-        raise
+__all__ = [
+    "Command",
+    "Commands",
+    "Files",
+    "Sandbox",
+    "SandboxClient",
+    "Shell",
+    "ToolRegistry",
+    "Vfs",
+]
 
 
 class Vfs:
@@ -47,59 +39,59 @@ class Vfs:
         self.sync = _fractal.Vfs() if sync is None else sync
 
     async def read(self, path: Path) -> bytes:
-        return await asyncio.to_thread(self.sync.read, path)
+        return await on_thread(self.sync.read, path)
 
     async def read_text(self, path: Path) -> str:
-        return await asyncio.to_thread(self.sync.read_text, path)
+        return await on_thread(self.sync.read_text, path)
 
     async def read_range(self, path: Path, start: int, end: int) -> bytes:
-        return await asyncio.to_thread(self.sync.read_range, path, start, end)
+        return await on_thread(self.sync.read_range, path, start, end)
 
     async def write(self, path: Path, data: Data, *, parents: bool = False) -> int:
-        return await asyncio.to_thread(self.sync.write, path, data, parents=parents)
+        return await on_thread(self.sync.write, path, data, parents=parents)
 
     async def write_if(self, path: Path, data: Data, version: int) -> int:
-        return await asyncio.to_thread(self.sync.write_if, path, data, version)
+        return await on_thread(self.sync.write_if, path, data, version)
 
     async def append(self, path: Path, data: Data) -> None:
-        await asyncio.to_thread(self.sync.append, path, data)
+        await on_thread(self.sync.append, path, data)
 
     async def mkdir(self, path: Path, *, parents: bool = False, exist_ok: bool = False) -> None:
-        await asyncio.to_thread(self.sync.mkdir, path, parents=parents, exist_ok=exist_ok)
+        await on_thread(self.sync.mkdir, path, parents=parents, exist_ok=exist_ok)
 
     async def remove(self, path: Path) -> None:
-        await asyncio.to_thread(self.sync.remove, path)
+        await on_thread(self.sync.remove, path)
 
     async def remove_all(self, path: Path) -> None:
-        await asyncio.to_thread(self.sync.remove_all, path)
+        await on_thread(self.sync.remove_all, path)
 
     async def rename(self, src: Path, dst: Path) -> None:
-        await asyncio.to_thread(self.sync.rename, src, dst)
+        await on_thread(self.sync.rename, src, dst)
 
     async def copy(self, src: Path, dst: Path) -> None:
-        await asyncio.to_thread(self.sync.copy, src, dst)
+        await on_thread(self.sync.copy, src, dst)
 
     async def stat(self, path: Path) -> Stat:
-        return await asyncio.to_thread(self.sync.stat, path)
+        return await on_thread(self.sync.stat, path)
 
     async def exists(self, path: Path) -> bool:
-        return await asyncio.to_thread(self.sync.exists, path)
+        return await on_thread(self.sync.exists, path)
 
     async def list(self, path: Path = "/") -> builtins.list[str]:
-        return await asyncio.to_thread(self.sync.list, path)
+        return await on_thread(self.sync.list, path)
 
     async def scandir(self, path: Path = "/") -> builtins.list[Entry]:
-        return await asyncio.to_thread(self.sync.scandir, path)
+        return await on_thread(self.sync.scandir, path)
 
     async def walk(
         self, top: Path = "/"
     ) -> AsyncIterator[tuple[str, builtins.list[str], builtins.list[str]]]:
         steps = self.sync.walk(top)
-        while (step := await asyncio.to_thread(next, steps, None)) is not None:
+        while (step := await on_thread(next, steps, None)) is not None:
             yield step
 
     async def glob(self, pattern: Path) -> builtins.list[str]:
-        return await asyncio.to_thread(self.sync.glob, pattern)
+        return await on_thread(self.sync.glob, pattern)
 
     def fork(self) -> Vfs:
         """Takes no time."""
@@ -109,7 +101,7 @@ class Vfs:
         self, since: Snapshot | Vfs | _fractal.Vfs | None = None
     ) -> builtins.list[Change]:
         other = since.sync if isinstance(since, Vfs) else since
-        return await asyncio.to_thread(self.sync.changes, other)
+        return await on_thread(self.sync.changes, other)
 
     async def mount(
         self,
@@ -120,7 +112,7 @@ class Vfs:
         max_age: float | None = None,
         timeout: float | None = None,
     ) -> None:
-        await asyncio.to_thread(
+        await on_thread(
             self.sync.mount, path, source, read_only=read_only, max_age=max_age, timeout=timeout
         )
 
@@ -152,10 +144,10 @@ class Vfs:
         return await shell.run(f"python3 -c {words}", stdin=stdin)
 
     async def export_dir(self, dir: Path, path: Path = "/") -> None:
-        await asyncio.to_thread(self.sync.export_dir, dir, path)
+        await on_thread(self.sync.export_dir, dir, path)
 
     async def import_dir(self, dir: Path, path: Path = "/") -> int:
-        return await asyncio.to_thread(self.sync.import_dir, dir, path)
+        return await on_thread(self.sync.import_dir, dir, path)
 
 
 class Shell:
@@ -173,75 +165,7 @@ class Shell:
 
     async def run(self, script: str, *, stdin: Data | None = None) -> CommandResult:
         """Runs a script; cancelling the task stops it."""
-        return await _stoppable(self.sync.cancel, self.sync.run, script, stdin=stdin)
-
-
-class Sandbox:
-    """A clone of the machine; ``sync`` is the same one without ``await``."""
-
-    def __init__(self, sync: sandbox.Sandbox) -> None:
-        self.sync = sync
-
-    @property
-    def name(self) -> str:
-        return self.sync.name
-
-    @classmethod
-    async def clone(
-        cls, directory: str | os.PathLike[str] = ".", name: str | None = None
-    ) -> Sandbox:
-        return cls(await asyncio.to_thread(sandbox.Sandbox.clone, directory, name))
-
-    @classmethod
-    async def create(
-        cls, directory: str | os.PathLike[str] = ".", name: str | None = None, **bounds: Any
-    ) -> Sandbox:
-        """With the bounds of ``fractal.Sandbox.create``."""
-        return cls(await asyncio.to_thread(sandbox.Sandbox.create, directory, name, **bounds))
-
-    @classmethod
-    async def open(cls, name: str) -> Sandbox:
-        return cls(await asyncio.to_thread(sandbox.Sandbox.open, name))
-
-    async def run(self, command: str | Sequence[str], **how: Any) -> RunResult:
-        """With the keywords of ``fractal.Sandbox.run``; cancelling the task
-        ends what runs."""
-        return await _stoppable(self.sync.stop, self.sync.run, command, **how)
-
-    async def edit(self, work: Callable[[_fractal.Vfs], object], *, why: str = "edit") -> RunResult:
-        return await asyncio.to_thread(self.sync.edit, work, why=why)
-
-    async def changes(self, since: str | None = None) -> builtins.list[Change]:
-        return await asyncio.to_thread(self.sync.changes, since)
-
-    async def diff(self, since: str | None = None, *, everything: bool = False) -> str:
-        return await asyncio.to_thread(self.sync.diff, since, everything=everything)
-
-    async def fork(self, name: str | None = None) -> Sandbox:
-        return Sandbox(await asyncio.to_thread(self.sync.fork, name))
-
-    async def snapshot(self, name: str | None = None) -> str:
-        return await asyncio.to_thread(self.sync.snapshot, name)
-
-    async def rollback(self, to: str) -> None:
-        await asyncio.to_thread(self.sync.rollback, to)
-
-    async def promote(
-        self, *, only: Iterable[str] = (), dry_run: bool = False, **how: Any
-    ) -> Promotion:
-        return await asyncio.to_thread(self.sync.promote, only=only, dry_run=dry_run, **how)
-
-    async def undo(self, promotion: Promotion | None = None) -> Promotion:
-        return await asyncio.to_thread(self.sync.undo, promotion)
-
-    async def drop(self, *, force: bool = False) -> None:
-        await asyncio.to_thread(self.sync.drop, force=force)
-
-    async def __aenter__(self) -> Sandbox:
-        return self
-
-    async def __aexit__(self, *ended: object) -> None:
-        await self.drop(force=True)
+        return await stoppable(self.sync.cancel, self.sync.run, script, stdin=stdin)
 
 
 class ToolRegistry:
@@ -251,17 +175,19 @@ class ToolRegistry:
     def __init__(self, sync: tools.ToolRegistry | None = None) -> None:
         self.sync = tools.ToolRegistry() if sync is None else sync
 
-    async def list(self, box: str | sandbox.Sandbox | None = None) -> builtins.list[tools.Tool]:
-        return await asyncio.to_thread(self.sync.list, box)
+    async def list(
+        self, box: str | sandbox.Sandbox | Sandbox | None = None
+    ) -> builtins.list[tools.Tool]:
+        return await on_thread(self.sync.list, box.sync if isinstance(box, Sandbox) else box)
 
     async def call(
         self, tool: str, input: Mapping[str, Any] | None = None, **how: Any
     ) -> Any:
         """With the keywords of ``fractal.ToolRegistry.call``."""
-        return await asyncio.to_thread(self.sync.call, tool, input, **how)
+        return await on_thread(self.sync.call, tool, input, **how)
 
     async def call_many(
         self, calls: Iterable[Mapping[str, Any]], **how: Any
     ) -> builtins.list[tools.ToolResult]:
         """With the keywords of ``fractal.ToolRegistry.call_many``."""
-        return await asyncio.to_thread(self.sync.call_many, calls, **how)
+        return await on_thread(self.sync.call_many, calls, **how)

@@ -369,9 +369,6 @@ class Sandbox:
             self._inside = self.directory if own else self.run("pwd").stdout.rstrip("\n")
         return posixpath.join(self._inside, path)
 
-    def _in_memory(self, run: Mapping[str, Any]) -> bool:
-        return (run["world"] or self._template) == "virtual"
-
     def _finish(self, command: Command, reply: dict[str, Any]) -> RunResult:
         heard = command._out, command._err
         reply["stdout"], reply["stderr"] = (output.text() for output in heard)

@@ -238,7 +238,7 @@ class ToolRegistry:
             told = self._tools.call_many(engine, json.dumps(asked), environment(), jobs, tries)
             said = json.loads(told)
         else:
-            said = self._connection.apply("calls", calls=asked, jobs=jobs, tries=tries)["calls"]
+            said = self._connection.apply("calls", calls=asked, jobs=jobs, tries=tries)["results"]
         return [_result(reply) for reply in said]
 
 

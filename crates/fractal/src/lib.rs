@@ -32,6 +32,7 @@ mod merge;
 mod names;
 pub mod patch;
 mod reach;
+mod scripts;
 mod stages;
 mod stale;
 mod template;

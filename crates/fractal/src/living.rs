@@ -6,8 +6,8 @@
 //! a lock on the layer keeps new runs from beginning meanwhile. Both end with
 //! this process, however it ends, so nobody stays frozen.
 
-use crate::Engine;
 use crate::verbs::run::claim::label;
+use crate::{Engine, scripts};
 use fractal_jail::layer::{Bounds, Layer, LayerError, duplicate};
 use fractal_jail::{Frozen, NotFrozen};
 use fractal_model::{Code, Error, Id, Result};
@@ -156,11 +156,11 @@ pub fn end_all(engine: &Engine, row: &SandboxRow, patience: Duration) -> Result<
     let start = Instant::now();
     while engine.is_running(row.id)? {
         let runs = engine.store.runs_of(row.id)?;
-        if let Some(run) = runs.iter().find(|run| is_in_memory(run)) {
+        if let Some(run) = runs.iter().find(|run| is_in_memory(run) && !scripts::end(run.id)) {
             return Err(open_in_memory(row, run));
         }
         let mut silent = Vec::new();
-        for run in runs {
+        for run in runs.into_iter().filter(|run| !is_in_memory(run)) {
             let end = || fractal_jail::end(&layers_dir, &layer, &label(run.id));
             if !ended.contains(&run.id) && end() {
                 ended.push(run.id);
@@ -224,7 +224,14 @@ impl Drop for Underway<'_> {
 pub fn end_begun(engine: &Engine, row: &SandboxRow, ended: &mut BTreeSet<Id>) {
     let (layers_dir, layer) = (engine.store.layers_dir(), row.top.to_string());
     for run in engine.store.runs_of(row.id).unwrap_or_default() {
-        if !ended.contains(&run.id) && fractal_jail::end(&layers_dir, &layer, &label(run.id)) {
+        if ended.contains(&run.id) {
+            continue;
+        }
+        let has_ended = match is_in_memory(&run) {
+            true => scripts::end(run.id),
+            false => fractal_jail::end(&layers_dir, &layer, &label(run.id)),
+        };
+        if has_ended {
             ended.insert(run.id);
         }
     }

@@ -114,19 +114,12 @@ impl Engine {
         self.run_with(py, read(run)?, environment, || RunIo::capturing(input))
     }
 
-    /// Begins a run whose input and output are pipes. Without ``attended`` it
-    /// reads nothing and is ended by ``stop`` alone, as scripts in memory are.
-    fn begin(
-        &self,
-        py: Python<'_>,
-        run: &str,
-        environment: Environment,
-        attended: bool,
-    ) -> PyResult<Running> {
+    /// Begins a run whose input and output are pipes.
+    fn begin(&self, py: Python<'_>, run: &str, environment: Environment) -> PyResult<Running> {
         let run: Run = read(run)?;
         let caller = self.caller(Verb::Run, environment).map_err(|error| of_engine(py, error))?;
         let engine = self.engine.clone();
-        Ok(Running::begin(attended, move |io| engine.run(&caller, run, io))?)
+        Ok(Running::begin(move |io| engine.run(&caller, run, io))?)
     }
 
     /// Makes a sandbox, as a run would, and runs nothing.

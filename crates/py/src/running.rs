@@ -38,11 +38,8 @@ struct Shared {
 }
 
 impl Running {
-    /// Begins. Without `attended` it cannot be ended by [`Running::kill`].
-    pub fn begin(
-        attended: bool,
-        work: impl FnOnce(RunIo) -> Done + Send + 'static,
-    ) -> std::io::Result<Running> {
+    /// Begins.
+    pub fn begin(work: impl FnOnce(RunIo) -> Done + Send + 'static) -> std::io::Result<Running> {
         let (stdin, input) = std::io::pipe()?;
         let (output, stdout) = std::io::pipe()?;
         let (errors, stderr) = std::io::pipe()?;
@@ -50,11 +47,8 @@ impl Running {
         let shared = std::sync::Arc::<Shared>::default();
         let told = shared.clone();
         std::thread::Builder::new().name("fractal-run".to_owned()).spawn(move || {
-            let outputs = (stdout.into(), stderr.into());
-            let io = match attended {
-                true => RunIo::handed(stdin.into(), Some(outputs), theirs.into()),
-                false => RunIo::piped(None, outputs.0, outputs.1),
-            };
+            let io = RunIo::beside(stdin.into(), stdout.into(), stderr.into());
+            let io = io.ending_with(theirs.into());
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(io)));
             let broke = |_| Err(Error::internal("the engine broke off"));
             *locked(&told.done) = Some(done.unwrap_or_else(broke));

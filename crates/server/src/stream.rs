@@ -64,7 +64,7 @@ pub async fn run(
             let stderr = follow("stderr", told, err)?;
             let io = match (stdin, watched) {
                 (Some(stdin), Some(watched)) => {
-                    RunIo::handed(stdin, Some((stdout, stderr)), watched.into())
+                    RunIo::beside(stdin, stdout, stderr).ending_with(watched.into())
                 }
                 (_, Some(watched)) => {
                     RunIo::piped(run.stdin.as_deref(), stdout, stderr).ending_with(watched.into())

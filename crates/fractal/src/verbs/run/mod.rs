@@ -14,7 +14,7 @@ mod spec;
 mod virtually;
 
 use crate::view::Views;
-use crate::{Caller, Engine, base, doorway, living, stale, template};
+use crate::{Caller, Engine, base, doorway, living, scripts, stale, template};
 use claim::{abandon, claim};
 use fractal_jail::layer::{Bounds, Changes, Layer};
 use fractal_jail::terminal::FarEnd;
@@ -36,6 +36,8 @@ pub struct RunIo {
     #[cfg_attr(not(feature = "virtual"), expect(dead_code))]
     job: Job,
     begun: Option<Begun>,
+    /// Whoever asked runs scripts in memory itself.
+    native_only: bool,
 }
 
 /// Where a run that has begun writes down which one it is: its own id and the
@@ -84,6 +86,7 @@ impl RunIo {
             terminal: false,
             job: Job::Command,
             begun: None,
+            native_only: false,
         }
     }
 
@@ -108,10 +111,24 @@ impl RunIo {
         io
     }
 
+    /// Descriptors of pipes whose other ends somebody holds who may write and
+    /// read while it runs. A script in memory is given all of its input first.
+    pub fn beside(stdin: OwnedFd, stdout: OwnedFd, stderr: OwnedFd) -> RunIo {
+        let mut io = RunIo::capturing(Input::Descriptor(stdin));
+        io.streams.stdout = Output::Descriptor(stdout);
+        io.streams.stderr = Output::Descriptor(stderr);
+        io
+    }
+
     /// Has it end when this connection does.
     pub fn ending_with(mut self, connection: OwnedFd) -> RunIo {
         self.streams.caller = Some(connection);
         self
+    }
+
+    /// Whether it is one script in memory, which can be ended as a program can.
+    fn is_script(&self, world: World) -> bool {
+        world == World::Virtual && matches!(self.job, Job::Command)
     }
 
     /// Has it told which run it is, for who may want to end it.
@@ -141,6 +158,7 @@ impl RunIo {
             terminal: false,
             job: Job::Command,
             begun: None,
+            native_only: false,
         }
     }
 
@@ -151,6 +169,7 @@ impl RunIo {
         let mut io = RunIo::capturing(Input::Descriptor(stdin));
         io.streams.stdout = Output::Descriptor(stdout);
         io.streams.caller = Some(connection);
+        io.native_only = true;
         io
     }
 
@@ -160,6 +179,7 @@ impl RunIo {
     pub fn attended(socket: OwnedFd, connection: OwnedFd) -> RunIo {
         let mut io = RunIo::capturing(Input::Descriptor(socket));
         io.streams.caller = Some(connection);
+        io.native_only = true;
         io
     }
 
@@ -177,6 +197,7 @@ impl RunIo {
             io.streams.stderr = Output::Descriptor(stderr);
         }
         io.streams.caller = Some(connection);
+        io.native_only = true;
         io
     }
 
@@ -190,7 +211,7 @@ impl RunIo {
             interactive: true,
             caller: None,
         };
-        RunIo { streams, terminal: false, job: Job::Lines(lines), begun: None }
+        RunIo { streams, terminal: false, job: Job::Lines(lines), begun: None, native_only: false }
     }
 
     /// Nothing to read or write: programs work in a directory meanwhile.
@@ -238,7 +259,7 @@ fn run_in_place(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result
         engine.ready()?;
     }
     let mut place = decide(engine, caller, &run)?;
-    if place.world == World::Virtual && io.streams.caller.is_some() {
+    if place.world == World::Virtual && io.native_only {
         return Err(Error::new(
             fractal_model::Code::Unsupported,
             "a script in memory runs in the process that asked for it",
@@ -256,6 +277,8 @@ fn run_in_place(engine: &Engine, caller: &Caller, run: Run, io: RunIo) -> Result
     let mut part = part.transpose()?;
     claim(engine, &mut place)?;
     let _settled = living::Underway::new(engine, place.run_id, place.row.top);
+    // Until it is written down how it ended.
+    let _script = io.is_script(place.world).then(|| scripts::begin(place.run_id));
     if let Some(part) = &mut part
         && let Err(error) = part.began(place.run_id, place.row.top)
     {

@@ -1,11 +1,16 @@
 //! A script's input and output, and the keys that stop it.
 
+use super::caller::Attended;
+use crate::scripts;
 use fractal_jail::terminal::Signals;
 use fractal_jail::{Captured, Ended, Input, Output, Report, Why};
-use fractal_model::{Code, Error, Result};
+use fractal_model::{Code, Error, Id, Result};
 use fractal_shell::{Ended as Shelled, Outcome, Shell};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -13,11 +18,16 @@ use std::time::{Duration, Instant};
 
 /// Input that a script may be given.
 const STDIN_BYTES_MAX: u64 = 256 << 20;
+const PIECE_BYTES: usize = 64 << 10;
+
+/// How often it is looked whether a script that waits for input is to end.
+const NAP: Duration = Duration::from_millis(50);
 
 /// The caller's input and output.
 pub(super) struct Streams {
     /// Signals are for the script.
     pub(super) interactive: bool,
+    caller: Option<OwnedFd>,
     stdin: Input,
     stdout: Sink,
     stderr: Sink,
@@ -66,12 +76,21 @@ impl Streams {
             false => Sink::new(streams.stderr),
         };
         let (stdin, stdout) = (streams.stdin, Sink::new(streams.stdout));
-        Streams { interactive: streams.interactive, stdin, stdout, stderr }
+        let (interactive, caller) = (streams.interactive, streams.caller);
+        Streams { interactive, caller, stdin, stdout, stderr }
+    }
+
+    /// Has the shell stop when whoever asked goes away.
+    pub(super) fn attend(&mut self, shell: &Shell) -> Result<Option<Attended>> {
+        let watch = |connection| Attended::watch(connection, shell.canceller());
+        self.caller.take().map(watch).transpose().map_err(|error| {
+            Error::internal(format!("cannot follow who asked for the script: {error}"))
+        })
     }
 
     /// All of the input, which a script has beforehand. A person at a
-    /// terminal is not asked.
-    pub(super) fn input(&mut self) -> Result<Vec<u8>> {
+    /// terminal is not asked, and one that is to end gets no more of it.
+    pub(super) fn input(&mut self, run: Id) -> Result<Vec<u8>> {
         let descriptor = match std::mem::replace(&mut self.stdin, Input::Null) {
             Input::Null | Input::Far(_) => return Ok(Vec::new()),
             Input::Bytes(bytes) => return Ok(bytes),
@@ -82,14 +101,39 @@ impl Streams {
         }
         let mut bytes = Vec::new();
         let mut file = File::from(descriptor).take(STDIN_BYTES_MAX + 1);
-        file.read_to_end(&mut bytes)
-            .map_err(|error| Error::internal(format!("cannot read standard input: {error}")))?;
+        let mut piece = vec![0; PIECE_BYTES];
+        while self.has_more(file.get_ref(), run) {
+            match file.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) => bytes.extend_from_slice(&piece[..count]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    return Err(Error::internal(format!("cannot read standard input: {error}")));
+                }
+            }
+        }
         if bytes.len() as u64 > STDIN_BYTES_MAX {
             let message = format!("standard input is larger than {STDIN_BYTES_MAX} bytes");
             return Err(Error::new(Code::Limit, message)
                 .hint("put it into a file of the sandbox with `fractal cp`"));
         }
         Ok(bytes)
+    }
+
+    /// Waits for more of the input; false when the script is to end first.
+    fn has_more(&self, file: &File, run: Id) -> bool {
+        let nap = Timespec { tv_sec: 0, tv_nsec: NAP.as_nanos() as i64 };
+        while !scripts::is_ended(run) {
+            let mut ends = vec![PollFd::new(file, PollFlags::IN)];
+            ends.extend(self.caller.as_ref().map(|caller| PollFd::new(caller, PollFlags::IN)));
+            let found = poll(&mut ends, Some(&nap));
+            if ends.get(1).is_some_and(|caller| !caller.revents().is_empty()) {
+                scripts::end(run);
+            } else if !matches!(found, Ok(0) | Err(Errno::INTR)) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Gives out what a script wrote, and notes how it ended.

@@ -7,6 +7,7 @@
 
 mod asked;
 mod bring;
+mod caller;
 mod io;
 mod keep;
 #[cfg(feature = "mount")]
@@ -16,7 +17,7 @@ mod mounts;
 use super::place::Place;
 use super::{CAPTURE_BYTES_MAX, Done, Job, RunIo, changes};
 use crate::memory_view::Project;
-use crate::{Caller, Engine, base, stale, template};
+use crate::{Caller, Engine, base, scripts, stale, template};
 use asked::{Granting, lock};
 use fractal_fs::{Kind, Limits, Vfs};
 use fractal_jail::layer::{Changes, View, is_autorun};
@@ -106,10 +107,11 @@ fn scripts(
     let ([fork, run_native], asked) = asked::commands();
     (settings.fork, settings.run_native) = (Some(fork), Some(run_native));
     let deadline = Instant::now() + settings.time_max;
+    let run_id = work.place.run_id;
     let work = Mutex::new(work);
     let granting = Granting { engine, caller, work: &work, deadline };
     let input = match job {
-        Job::Command => streams.input()?,
+        Job::Command => streams.input(run_id)?,
         _ => Vec::new(),
     };
     std::thread::scope(|scope| {
@@ -117,6 +119,7 @@ fn scripts(
         let mut shell = Shell::new(vfs, settings);
         // Threads that are there before it would let signals do as they like.
         let interrupts = Interrupts::watch(&shell, streams.interactive);
+        let _attended = streams.attend(&shell)?;
         scope.spawn(|| granting.serve(asked));
         let mut run_and_land = |shell: &mut Shell, script: &str, input: &[u8]| {
             let outcome = shell.run(script, input);
@@ -135,7 +138,13 @@ fn scripts(
                     break Err(error);
                 }
             },
-            _ => run_and_land(&mut shell, &script(&run.command), &input),
+            _ if scripts::may_begin(run_id, shell.canceller()) => {
+                run_and_land(&mut shell, &script(&run.command), &input)
+            }
+            _ => {
+                report.why = Why::Asked;
+                Ok(())
+            }
         };
         streams.finish(report);
         Ok(landed)
