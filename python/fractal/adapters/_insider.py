@@ -139,6 +139,9 @@ class Job:
     def run(self, request: Request, stdin: Optional[BinaryIO], base: Dict[bytes, bytes]) -> None:
         try:
             child = self._start(request, stdin, base)
+        except PermissionError as error:
+            self._lines.say(self.number, error=refusal(found_nowhere(error, request) or error))
+            return
         except BaseException as error:
             self._lines.say(self.number, error=refusal(error))
             return
@@ -210,6 +213,16 @@ class Job:
         selector.unregister(key.fileobj)
         key.fileobj.close()  # type: ignore[union-attr]
         return False
+
+
+def found_nowhere(error: OSError, request: Request) -> Optional[OSError]:
+    """Linux says that a program may not be run where it could not look for it
+    in some place; a shell says that there is none."""
+    program = request["argv"][0]
+    path = (request.get("env") or {}).get("PATH")
+    if "/" in program or error.filename != program or shutil.which(program, os.F_OK, path):
+        return None
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
 
 
 def _watch_end(pid: int) -> Optional[int]:
