@@ -400,3 +400,18 @@ def test_the_registry_is_made_as_before(home: pathlib.Path, project: pathlib.Pat
 
     assert tools.call("add", {"a": 2}) == 3
     assert fractal.SandboxClient().tools(project).list()
+
+
+def test_other_settings_than_the_users_own(
+    home: pathlib.Path, project: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    settings = tmp_path / "settings.toml"
+    settings.write_text('[templates.named]\nenv = { WHO = "ann" }\n')
+    with SandboxClient(settings=settings).create(project, template="named") as box:
+        assert box.run("echo $WHO").stdout == "ann\n"
+        with box.fork() as child:
+            assert child.run("echo $WHO").stdout == "ann\n"
+    with pytest.raises(FileNotFoundError, match="no template `named`"):
+        SandboxClient().create(project, template="named")
+    with pytest.raises(ValueError, match="a server has its own settings"):
+        SandboxClient("http://127.0.0.1:1", settings=settings)
