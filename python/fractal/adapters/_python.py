@@ -166,7 +166,8 @@ class Interpreter:
         timeout: float | None = None,
     ) -> Piece:
         """Runs a piece of code, with the names of the pieces before it and
-        ``names``. Code that fails is a result, too.
+        ``names``. Code that fails is a result, too. As at Python's own prompt,
+        ``_`` is the last value then.
 
         ``want`` are names whose values are told afterwards, as JSON.
         """

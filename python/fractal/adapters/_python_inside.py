@@ -287,6 +287,8 @@ class Pieces:
             self.running = request["id"]
             self._carry(body)
             value = None if last is None else self._carry(last)
+            if value is not None:
+                self._names["_"] = value  # as at Python's own prompt
             told = {} if value is None else {**_as_json(value), "text": _shown(value, room)}
             told["wanted"] = {
                 name: {**_as_json(self._names[name]), "type": type(self._names[name]).__name__}
@@ -332,7 +334,7 @@ def _compiled(code: str, file: str) -> tuple[types.CodeType, types.CodeType | No
     pieces = [name for name in linecache.cache if name.startswith("<piece ")]
     for oldest in pieces[:-PIECES_REMEMBERED]:
         del linecache.cache[oldest]
-    linecache.cache[file] = (len(code), None, code.splitlines(True), file)
+    linecache.cache[file] = (len(code), None, f"{code}\n".splitlines(True), file)
     tree = ast.parse(code, file)
     last = None
     if tree.body and isinstance(tree.body[-1], ast.Expr):
