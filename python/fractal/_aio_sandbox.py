@@ -46,6 +46,21 @@ class Command:
         return self.sync.stderr
 
     @property
+    def stdout_bytes(self) -> bytes:
+        """The same before it became text, as far as it is kept."""
+        return self.sync.stdout_bytes
+
+    @property
+    def stderr_bytes(self) -> bytes:
+        """As :attr:`stdout_bytes`."""
+        return self.sync.stderr_bytes
+
+    @property
+    def truncated(self) -> bool:
+        """Whether it has written more than is kept."""
+        return self.sync.truncated
+
+    @property
     def is_running(self) -> bool:
         return self.sync.is_running
 

@@ -234,6 +234,11 @@ impl Agent {
         let (connection, watched) =
             UnixStream::pair().map_err(|error| lost("no socket for the program inside", &error))?;
         let mut env = envs.clone();
+        // Of the owner's variables this one alone: it says which Python code
+        // runs with, and tells nothing that the clone does not show.
+        if let Ok(path) = std::env::var("PATH") {
+            env.entry("PATH".to_owned()).or_insert(path);
+        }
         env.insert("E2B_SANDBOX".to_owned(), "true".to_owned());
         env.insert("E2B_SANDBOX_ID".to_owned(), public(sandbox));
         env.insert(
