@@ -390,6 +390,13 @@ class SandboxClient:
         """With the keywords of ``fractal.SandboxClient``."""
         self.sync = _client.SandboxClient(url, key, **how)
 
+    @classmethod
+    def of(cls, sync: _client.SandboxClient) -> SandboxClient:
+        """The one of a client that is there already."""
+        client = cls.__new__(cls)
+        client.sync = sync
+        return client
+
     async def create(
         self, directory: Directory | None = None, name: str | None = None, **bounds: Any
     ) -> Sandbox:

@@ -543,11 +543,7 @@ class FractalSandboxClient(BaseSandboxClient[FractalSandboxClientOptions | None]
             return None
 
     def _aio(self) -> aio.SandboxClient | None:
-        if self._client is None:
-            return None
-        client = aio.SandboxClient.__new__(aio.SandboxClient)
-        client.sync = self._client
-        return client
+        return None if self._client is None else aio.SandboxClient.of(self._client)
 
 
 def sandbox_of(session: BaseSandboxSession) -> aio.Sandbox:

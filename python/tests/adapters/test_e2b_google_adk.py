@@ -4,62 +4,25 @@ with it, and the plugin that E2B makes for it. The model is a script."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from adk_script import played, script
 from e2b_adk import E2BPlugin
 from e2b_door import Door, door, examples, play
 from google.adk.agents import Agent
 from google.adk.apps import App
 from google.adk.integrations.e2b import E2BEnvironment
-from google.adk.models import BaseLlm, LlmRequest, LlmResponse
-from google.adk.models.base_llm import LlmCapabilities
 from google.adk.runners import InMemoryRunner
 from google.adk.tools.environment import EnvironmentToolset
-from google.genai import types
 
 assert door  # a fixture
 
 # The package says of its environments that they are an experiment.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
-
-
-class Script(BaseLlm):
-    """A model that calls these tools, one in each turn, and then says it is done."""
-
-    model: str = "script"
-    turns: list[tuple[str, dict[str, Any]]]
-    heard: list[dict[str, Any]] = []
-
-    @property
-    def capabilities(self) -> LlmCapabilities:
-        return LlmCapabilities(output_schema_and_tools=False)
-
-    async def generate_content_async(
-        self, llm_request: LlmRequest, stream: bool = False
-    ) -> AsyncGenerator[LlmResponse, None]:
-        last = llm_request.contents[-1].parts or []
-        answers = [part.function_response.response for part in last if part.function_response]
-        self.heard += [dict(answer or {}) for answer in answers]
-        if self.turns:
-            name, words = self.turns.pop(0)
-            part = types.Part(function_call=types.FunctionCall(name=name, args=words))
-        else:
-            part = types.Part(text="done")
-        yield LlmResponse(content=types.Content(role="model", parts=[part]))
-
-
-def script(*turns: tuple[str, dict[str, Any]]) -> Script:
-    return Script(turns=list(turns), heard=[])
-
-
-async def played(runner: InMemoryRunner) -> str:
-    """What the agent says in the end."""
-    events = await runner.run_debug("Do it.", quiet=True)
-    return "".join(part.text or "" for part in events[-1].content.parts)
 
 
 @asynccontextmanager
