@@ -1,9 +1,10 @@
 // 7 cases: what listens inside, reached by the headers that the guide names.
 
 import assert from 'node:assert/strict'
+import { createHash, randomBytes } from 'node:crypto'
 import { request } from 'node:http'
 import { test } from 'node:test'
-import { fresh, headersOf, shared, sleep, until } from './helper.mjs'
+import { fresh, headersOf, shared, until } from './helper.mjs'
 
 const url = process.env.E2B_SANDBOX_URL
 const box = await shared()
@@ -49,7 +50,6 @@ test('a service is reached by its port', async () => {
 })
 
 test('what is sent arrives', async () => {
-  const { createHash, randomBytes } = await import('node:crypto')
   const body = randomBytes(3 << 20)
   const answer = await fetch(`${url}/upload`, { method: 'POST', body, headers: headersOf(box, 8123) })
   assert.equal(answer.status, 201)
