@@ -8,9 +8,6 @@ meets it is ended, and the session goes on.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import errno
 import inspect
 import io
 import math
@@ -19,7 +16,6 @@ import pathlib
 import posixpath
 import re
 import shlex
-import shutil
 import sys
 import tarfile
 import threading
@@ -45,7 +41,7 @@ from llm_sandbox.exceptions import (
 
 from ..client import SandboxClient
 from ..sandbox import Sandbox
-from . import _topology
+from . import _archives, _topology
 
 if TYPE_CHECKING:
     from .._commands import Command
@@ -55,7 +51,6 @@ __all__ = ["NAME", "FractalSession"]
 
 NAME = "fractal"
 OUTPUT_BYTES_MAX = 32 << 20
-ARCHIVE_BYTES_MAX = 256 << 20
 PLOTS = "/tmp/sandbox_plots"
 """Where llm-sandbox has plots put."""
 PACKAGES = ".packages"
@@ -367,39 +362,26 @@ class FractalSession(BaseSession):  # type: ignore[misc]
         if not source.is_file() and not source.is_dir():
             raise FileNotFoundError(f"there is no file or directory {src} on this machine")
         with self._engine(f"{src} cannot be copied"):
-            done = _send(box, source, target)
+            done = _archives.send(box, source, target)
         if done.exit_code != 0:
-            raise ContainerError(f"{src} cannot be copied to {dest}: {_why(done)}")
+            raise ContainerError(f"{src} cannot be copied to {dest}: {_archives.why(done)}")
 
     def copy_from_runtime(self, src: str, dest: str) -> None:
         """Copies a file out of the sandbox, or a directory into ``dest``. Links
         are left out."""
         bits, _ = self.get_archive(src)
         with tarfile.open(fileobj=io.BytesIO(bits)) as archive:
-            _unpack(archive, pathlib.Path(dest))
+            try:
+                _archives.unpack(archive, pathlib.Path(dest))
+            except ValueError as error:
+                raise SecurityError(str(error)) from error
 
     def get_archive(self, path: str) -> tuple[bytes, dict[str, Any]]:
         """A tar archive of a file or a directory, and what stands there."""
         box = self.sandbox
-        where = self._place(path)
-        script = (
-            '[ -e "$1" ] || exit 102; [ ! -L "$1" ] || set -- "$(readlink -f -- "$1")"; '
-            'stat -c "%s %f" -- "$1" || exit 1; '
-            'tar -c -f - -C "$(dirname -- "$1")" -- "$(basename -- "$1")" | base64 -w 0'
-        )
-        heard: list[str] = []
-        words = ["sh", "-c", script, "sh", where]
         with self._engine(path):
-            done = box.commands.run(
-                words, on_stdout=heard.append, output=ARCHIVE_BYTES_MAX // 3 * 4
-            )
-        if done.exit_code == 102:
-            raise FileNotFoundError(f"there is no {path} in the sandbox")
-        if done.outcome == "output":
-            raise OSError(errno.EFBIG, f"it holds more than {ARCHIVE_BYTES_MAX} bytes", path)
-        if done.exit_code != 0:
-            raise OSError(errno.EIO, f"it cannot be read: {_why(done)}", path)
-        return _archive(path, "".join(heard))
+            done, text = _archives.fetch(box, self._place(path))
+        return _archives.read(path, done, text)
 
     def _place(self, path: str) -> str:
         """A path as programs in the session see it."""
@@ -420,66 +402,6 @@ class FractalSession(BaseSession):  # type: ignore[misc]
         self, output: Any, on_stdout: Tells | None = None, on_stderr: Tells | None = None
     ) -> tuple[str, str]:
         raise NotImplementedError("output is heard while a command runs")
-
-
-class _Sending(io.RawIOBase):
-    """A file whose content is sent on."""
-
-    def __init__(self, send: Callable[[bytes], None]) -> None:
-        self._send = send
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._send(bytes(data))
-        return len(data)
-
-
-def _send(box: Sandbox, source: pathlib.Path, target: str) -> RunResult:
-    script = 'mkdir -p -- "$1" && exec tar -x --no-same-owner -f - -C "$1"'
-    words = ["sh", "-c", script, "sh", posixpath.dirname(target)]
-    receiver = box.commands.run(words, background=True)
-    try:
-        with tarfile.open(fileobj=_Sending(receiver.send_stdin), mode="w|") as archive:
-            archive.add(source.resolve(), arcname=posixpath.basename(target))
-    except BrokenPipeError:
-        pass  # it says why it does not read
-    except BaseException:
-        receiver.kill()
-        raise
-    receiver.close_stdin()
-    return receiver.wait()
-
-
-def _archive(path: str, text: str) -> tuple[bytes, dict[str, Any]]:
-    said, _, encoded = text.partition("\n")
-    size, mode = said.split()
-    try:
-        bits = base64.b64decode(encoded, validate=True)
-        with tarfile.open(fileobj=io.BytesIO(bits)) as archive:
-            archive.getmembers()
-    except (binascii.Error, tarfile.TarError) as error:
-        raise OSError(errno.EIO, f"what came is no archive: {error}", path) from error
-    return bits, {"name": posixpath.basename(path), "size": int(size), "mode": int(mode, 16)}
-
-
-def _unpack(archive: tarfile.TarFile, dest: pathlib.Path) -> None:
-    """Makes files and directories and nothing else, whatever the archive says:
-    without links nothing in it leads elsewhere."""
-    members = archive.getmembers()
-    for member in members:
-        parts = pathlib.PurePosixPath(member.name).parts
-        if not parts or parts[0] == "/" or ".." in parts:
-            raise SecurityError(f"the archive has a path that leads elsewhere: {member.name}")
-        target = dest if members[0].isfile() else dest.joinpath(*parts)
-        if member.isdir():
-            target.mkdir(parents=True, exist_ok=True)
-        elif member.isfile() and (content := archive.extractfile(member)) is not None:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("wb") as file:
-                shutil.copyfileobj(content, file)
-            target.chmod(0o755 if member.mode & 0o100 else 0o644)
 
 
 class _Heard:
@@ -530,10 +452,6 @@ class _Heard:
     def texts(self) -> tuple[str, str]:
         stdout, stderr = ("".join(heard) for heard in self._texts)
         return stdout, stderr
-
-
-def _why(done: RunResult) -> str:
-    return done.stderr.strip() or str(done.error)
 
 
 def _refuse(**given: Any) -> None:
