@@ -334,6 +334,19 @@ def test_a_service_of_one_command_is_reached_from_another(project: Path) -> None
     with_session(project, work)
 
 
+def test_files_are_written_while_a_program_goes_on(project: Path) -> None:
+    async def work(session: SandboxSession) -> None:
+        begun = await session.pty_exec_start("sleep 600", yield_time_s=0.3)
+        assert begun.process_id is not None
+        for path in ("main.py", "new/file"):
+            await session.write(Path(path), io.BytesIO(b"written\x00"))
+            assert (await session.read(Path(path))).read() == b"written\x00"
+        await session.apply_patch({"type": "create_file", "path": "patched", "diff": "+text\n"})
+        assert (await session.exec("cat patched")).stdout == b"text"
+
+    with_session(project, work)
+
+
 def test_a_terminal_is_one_and_is_heard_in_pieces(project: Path) -> None:
     async def work(session: SandboxSession) -> None:
         begun = await session.pty_exec_start(
