@@ -1,8 +1,9 @@
 //! Beginning, pausing, going on and ending, as steps that others interleave
 //! with: each looks at the book again and moves on only from where it stands.
 
-use super::book::{Entry, OnEnd, Phase, now_ms};
-use super::not_found;
+use super::book::{Entry, OnEnd, Phase, now_ms, public};
+use super::{ENVD, not_found};
+use crate::agents::{Agent, Program};
 use crate::asker::Asker;
 use crate::failure::Failure;
 use crate::state::Shared;
@@ -34,12 +35,16 @@ pub async fn begin(state: &Shared, asker: &Asker, entry: Entry) -> Result<(), Fa
 }
 
 /// Makes sure that the program inside is there.
-pub async fn wake(
-    state: &Shared,
-    asker: &Asker,
-    id: Id,
-) -> Result<Arc<super::agents::Agent>, Failure> {
-    state.e2b.agents.at(state, asker, id).await
+pub async fn wake(state: &Shared, asker: &Asker, id: Id) -> Result<Arc<Agent>, Failure> {
+    let shared = state.clone();
+    let program = move || {
+        let entry = shared.e2b.book.get(id).filter(|entry| entry.phase == Phase::Running);
+        let mut env = entry.ok_or_else(|| not_found(&public(id)))?.envs;
+        env.insert("E2B_SANDBOX".to_owned(), "true".to_owned());
+        env.insert("E2B_SANDBOX_ID".to_owned(), public(id));
+        Ok(Program { word: ENVD, env })
+    };
+    state.e2b.agents.at(state, asker, id, program).await
 }
 
 /// A child of a sandbox that sees what it sees now, and reaches what it does
@@ -77,12 +82,12 @@ pub async fn pause(state: &Shared, id: Id) -> Result<bool, Failure> {
     });
     // Also when the disk is too full to say so: nothing may go on for ever.
     end_program(state, id).await;
-    moved?.ok_or_else(|| not_found(&super::book::public(id)).into())
+    moved?.ok_or_else(|| not_found(&public(id)).into())
 }
 
 /// Goes on with a sandbox for at least so long. True if it was paused.
 pub async fn resume(state: &Shared, asker: &Asker, id: Id, time: u64) -> Result<bool, Failure> {
-    let gone = || not_found(&super::book::public(id));
+    let gone = || not_found(&public(id));
     let moved = state.e2b.book.change(id, |entry| {
         let ends = now_ms().saturating_add(time);
         let was_paused = entry.phase == Phase::Paused;
