@@ -59,7 +59,7 @@ type Lines = Box<dyn FnMut(&str) -> Option<String>>;
 fn a_script_ends_with_whoever_asked_for_it() {
     let world = Arc::new(World::new());
     let (asked, watched) = UnixStream::pair().unwrap();
-    let io = RunIo::captured().ending_with(watched.into());
+    let io = move || RunIo::captured().ending_with(watched.into());
     let script = begin(&world, "s", "touch begun; while true; do sleep 1; done", io);
     wait_until_it_runs(&world, "s");
     drop(asked);
@@ -76,7 +76,7 @@ fn a_script_that_waits_for_its_input_ends_as_well() {
         let (stdin, _input) = std::io::pipe().unwrap();
         let (asked, watched) = UnixStream::pair().unwrap();
         let out = || File::create("/dev/null").unwrap().into();
-        let io = RunIo::beside(stdin.into(), out(), out()).ending_with(watched.into());
+        let io = move || RunIo::beside(stdin.into(), out(), out()).ending_with(watched.into());
         let name = format!("waits-{ends_by_connection}");
         let script = begin(&world, &name, "cat > all", io);
         wait_until_it_runs(&world, &name);
@@ -93,7 +93,7 @@ fn a_script_that_waits_for_its_input_ends_as_well() {
 #[test]
 fn a_drop_ends_a_script_of_this_process_and_no_session() {
     let world = Arc::new(World::new());
-    let script = begin(&world, "s", "while true; do sleep 1; done", RunIo::captured());
+    let script = begin(&world, "s", "while true; do sleep 1; done", RunIo::captured);
     wait_until_it_runs(&world, "s");
     let verb = Action::Drop { sandboxes: vec!["s".into()], force: true };
     world.engine.apply(&world.caller, verb).unwrap();
@@ -116,10 +116,10 @@ fn begin(
     world: &Arc<World>,
     name: &str,
     script: &str,
-    io: RunIo,
+    io: impl FnOnce() -> RunIo + Send + 'static,
 ) -> JoinHandle<fractal::Result<RunReply>> {
     let (world, run) = (world.clone(), in_memory(name, ["sh", "-c", script]));
-    std::thread::spawn(move || world.engine.run(&world.caller, run, io))
+    std::thread::spawn(move || world.engine.run(&world.caller, run, io()))
 }
 
 /// Until something runs in it.

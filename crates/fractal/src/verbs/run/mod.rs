@@ -75,19 +75,12 @@ impl RunIo {
     /// The given input; output is kept in the reply.
     pub fn capturing(stdin: Input) -> RunIo {
         let keep = || Output::Capture(CAPTURE_BYTES_MAX);
-        RunIo {
-            streams: Streams {
-                stdin,
-                stdout: keep(),
-                stderr: keep(),
-                interactive: false,
-                caller: None,
-            },
-            terminal: false,
-            job: Job::Command,
-            begun: None,
-            native_only: false,
-        }
+        RunIo::through(stdin, keep(), keep())
+    }
+
+    fn through(stdin: Input, stdout: Output, stderr: Output) -> RunIo {
+        let streams = Streams { stdin, stdout, stderr, interactive: false, caller: None };
+        RunIo { streams, terminal: false, job: Job::Command, begun: None, native_only: false }
     }
 
     /// This text as input, or none; output is kept in the reply.
@@ -114,10 +107,8 @@ impl RunIo {
     /// Descriptors of pipes whose other ends somebody holds who may write and
     /// read while it runs. A script in memory is given all of its input first.
     pub fn beside(stdin: OwnedFd, stdout: OwnedFd, stderr: OwnedFd) -> RunIo {
-        let mut io = RunIo::capturing(Input::Descriptor(stdin));
-        io.streams.stdout = Output::Descriptor(stdout);
-        io.streams.stderr = Output::Descriptor(stderr);
-        io
+        let (stdout, stderr) = (Output::Descriptor(stdout), Output::Descriptor(stderr));
+        RunIo::through(Input::Descriptor(stdin), stdout, stderr)
     }
 
     /// Has it end when this connection does.
@@ -147,19 +138,9 @@ impl RunIo {
 
     /// The caller's own descriptors.
     pub fn streaming(stdin: OwnedFd, stdout: OwnedFd, stderr: OwnedFd) -> RunIo {
-        RunIo {
-            streams: Streams {
-                stdin: Input::Descriptor(stdin),
-                stdout: Output::Descriptor(stdout),
-                stderr: Output::Descriptor(stderr),
-                interactive: true,
-                caller: None,
-            },
-            terminal: false,
-            job: Job::Command,
-            begun: None,
-            native_only: false,
-        }
+        let mut io = RunIo::beside(stdin, stdout, stderr);
+        io.streams.interactive = true;
+        io
     }
 
     /// Ends of pipes for a conversation, and a connection whose end ends the
@@ -204,14 +185,11 @@ impl RunIo {
     /// The caller's own descriptors for what lines of a session write; for
     /// the virtual world.
     pub fn session(lines: Lines, stdout: OwnedFd, stderr: OwnedFd) -> RunIo {
-        let streams = Streams {
-            stdin: Input::Null,
-            stdout: Output::Descriptor(stdout),
-            stderr: Output::Descriptor(stderr),
-            interactive: true,
-            caller: None,
-        };
-        RunIo { streams, terminal: false, job: Job::Lines(lines), begun: None, native_only: false }
+        let (stdout, stderr) = (Output::Descriptor(stdout), Output::Descriptor(stderr));
+        let mut io = RunIo::through(Input::Null, stdout, stderr);
+        io.streams.interactive = true;
+        io.job = Job::Lines(lines);
+        io
     }
 
     /// Nothing to read or write: programs work in a directory meanwhile.
@@ -222,27 +200,20 @@ impl RunIo {
 
     /// A terminal made inside, joined to the caller's.
     pub fn terminal(stdin: OwnedFd, stdout: OwnedFd) -> RunIo {
-        let streams = Streams {
-            stdin: Input::Descriptor(stdin),
-            stdout: Output::Descriptor(stdout),
-            stderr: Output::Capture(0),
-            interactive: true,
-            caller: None,
-        };
-        RunIo { streams, terminal: true, job: Job::Command, begun: None }
+        let mut io = RunIo::at_terminal(Input::Descriptor(stdin), stdout);
+        io.streams.interactive = true;
+        io
     }
 
     /// A terminal made inside, for somebody far away. Signals of this process
     /// are its own, as a server needs it.
     pub fn far_terminal(far: FarEnd, stdout: OwnedFd) -> RunIo {
-        let streams = Streams {
-            stdin: Input::Far(far),
-            stdout: Output::Descriptor(stdout),
-            stderr: Output::Capture(0),
-            interactive: false,
-            caller: None,
-        };
-        RunIo { streams, terminal: true, job: Job::Command, begun: None }
+        RunIo::at_terminal(Input::Far(far), stdout)
+    }
+
+    fn at_terminal(stdin: Input, stdout: OwnedFd) -> RunIo {
+        let io = RunIo::through(stdin, Output::Descriptor(stdout), Output::Capture(0));
+        RunIo { terminal: true, ..io }
     }
 }
 

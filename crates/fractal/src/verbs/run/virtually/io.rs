@@ -138,7 +138,10 @@ impl Streams {
 
     /// Gives out what a script wrote, and notes how it ended.
     pub(super) fn pass_on(&mut self, outcome: Outcome, report: &mut Report) {
-        report.ended = Ended::Exited(outcome.exit);
+        report.ended = match &outcome.ended {
+            Shelled::Cancelled => Ended::Signalled(SIGINT),
+            _ => Ended::Exited(outcome.exit),
+        };
         report.why = match &outcome.ended {
             Shelled::Exited if outcome.truncated => Why::Output,
             Shelled::Exited => Why::Ended,
@@ -159,6 +162,11 @@ impl Streams {
         if let Err(error) = written {
             report.write_errno = error.raw_os_error();
         }
+    }
+
+    /// Notes that a script was ended before it began.
+    pub(super) fn never_began(report: &mut Report) {
+        (report.ended, report.why) = (Ended::Signalled(SIGINT), Why::Asked);
     }
 
     pub(super) fn finish(self, report: &mut Report) {

@@ -142,7 +142,7 @@ fn scripts(
                 run_and_land(&mut shell, &script(&run.command), &input)
             }
             _ => {
-                report.why = Why::Asked;
+                Streams::never_began(report);
                 Ok(())
             }
         };

@@ -1,0 +1,1 @@
+"""fractal for agent frameworks: one module each, which needs that framework."""
