@@ -3,6 +3,7 @@
 use super::asked::{Command as Asked, Words, until};
 use super::gathered::Gathered;
 use super::{Thrown, text};
+use crate::users::missing_variables;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use std::io;
@@ -100,6 +101,7 @@ fn start(asked: &Asked) -> Result<(tokio::process::Child, Outputs), Thrown> {
     };
     let mut command = Command::new(program);
     command.args(args).process_group(0).kill_on_drop(true).stdin(Stdio::null());
+    command.envs(missing_variables());
     if let Some(env) = &asked.env {
         if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
             let name = name.escape_debug();

@@ -173,11 +173,13 @@ impl Bash {
         step.is_waiting = false;
         self.write(&line, end, asked).await?;
         let found = self.screen.expect(&Patterns::one(&round), end).await;
-        let shown = found.map_err(|missed| self.missed(asked, missed))?.before;
+        let mut shown = found.map_err(|missed| self.missed(asked, missed))?.before;
         let found = self.screen.expect(&Patterns::one(&self.prompt), end).await;
         let found = found.map_err(|missed| self.missed(asked, missed))?;
         self.passed(step, &found);
         step.is_in_step = true;
+        // What the shell tells of its jobs stands before its prompt.
+        shown.extend_from_slice(found.before.trim_ascii_start());
         Ok(self.prompt.replace_all(&shown, &b""[..]).into_owned())
     }
 

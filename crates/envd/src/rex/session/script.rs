@@ -65,14 +65,16 @@ impl Script {
         for source in sources {
             text.push_str(&format!("eval {}\n", quoted(&format!("source {source}"))));
         }
-        // Environments that programs enter write themselves into the prompt:
-        // it is put right before each one. `$?` is there what it was before.
+        // Environments that are entered write themselves into the prompt: it is
+        // put right before each one, where `$?` is what it was before. Shells
+        // that are started in this one do the same, unless a hook of this one's
+        // files comes first, which they may not know.
         text.push_str(&format!(
             "unset HISTFILE\n\
              set +o history\n\
              export PS1='[fractal {secret} $?]' PS2= PS0=\n\
-             export PROMPT_COMMAND=\"${{PROMPT_COMMAND:+$PROMPT_COMMAND;}}\
-             PS1='[fractal {secret} \\$?]'\"\n"
+             [ -n \"${{PROMPT_COMMAND-}}\" ] || export PROMPT_COMMAND\n\
+             PROMPT_COMMAND+=$'\\n'\"PS1='[fractal {secret} \\$?]'\"\n"
         ));
         text
     }

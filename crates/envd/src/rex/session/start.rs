@@ -7,6 +7,7 @@ use super::screen::{Missed, Patterns, Screen};
 use super::script::Script;
 use super::tty::Tty;
 use crate::process::terminal::{SAME, TAKE_TERMINAL};
+use crate::users::missing_variables;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::io;
 use std::sync::Arc;
@@ -103,7 +104,8 @@ fn spawn(stdio: [std::process::Stdio; 3]) -> io::Result<Child> {
     let mut command = Command::new("/proc/self/exe");
     // Without an editor of lines: nobody edits, and it would draw.
     command.args([TAKE_TERMINAL, SAME, SAME, "bash", "--noediting"]);
-    command.stdin(stdin).stdout(stdout).stderr(stderr).env("TERM", "dumb");
+    command.stdin(stdin).stdout(stdout).stderr(stderr);
+    command.envs(missing_variables()).env("TERM", "dumb");
     for name in ["PS0", "PS1", "PS2", "PROMPT_COMMAND"] {
         command.env_remove(name);
     }
