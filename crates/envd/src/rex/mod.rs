@@ -19,7 +19,7 @@ pub use thrown::Thrown;
 
 use crate::arrivals;
 use axum::Router;
-use axum::extract::{FromRequest, Request, State as Here};
+use axum::extract::{DefaultBodyLimit, FromRequest, Request, State as Here};
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
@@ -61,7 +61,8 @@ fn router(state: Shared) -> Router {
         .route("/read_file", post(read_file))
         .route("/write_file", post(write_file))
         .layer(from_fn_with_state(state.clone(), once::once))
-        .route("/upload", post(files::upload))
+        // How long one is decides whoever hands it over.
+        .route("/upload", post(files::upload).layer(DefaultBodyLimit::disable()))
         .with_state(state)
 }
 

@@ -72,6 +72,7 @@ impl Script {
         text.push_str(&format!(
             "unset HISTFILE\n\
              set +o history\n\
+             history -c\n\
              export PS1='[fractal {secret} $?]' PS2= PS0=\n\
              [ -n \"${{PROMPT_COMMAND-}}\" ] || export PROMPT_COMMAND\n\
              PROMPT_COMMAND+=$'\\n'\"PS1='[fractal {secret} \\$?]'\"\n"
