@@ -68,10 +68,19 @@ impl Over {
     }
 }
 
-/// Those at work, by sandbox.
+/// Where one works, and for whom. A program may do what whoever started it may,
+/// so that it is nobody else's unless its door says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slot {
+    pub sandbox: Id,
+    /// The key that alone may use it.
+    pub key: Option<Id>,
+}
+
+/// Those at work.
 #[derive(Default)]
 pub struct Agents {
-    all: Mutex<HashMap<Id, Arc<Place>>>,
+    all: Mutex<HashMap<Slot, Arc<Place>>>,
 }
 
 /// Where one is, or is being started.
@@ -107,23 +116,23 @@ impl Place {
 }
 
 impl Agents {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Id, Arc<Place>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Slot, Arc<Place>>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn place(&self, sandbox: Id) -> Result<Arc<Place>, Failure> {
+    fn place(&self, slot: Slot) -> Result<Arc<Place>, Failure> {
         let mut all = self.lock();
-        if all.len() >= AGENTS_MAX && !all.contains_key(&sandbox) {
+        if all.len() >= AGENTS_MAX && !all.contains_key(&slot) {
             all.retain(|_, place| Arc::strong_count(place) > 1 || place.now().agent.is_some());
         }
-        if all.len() >= AGENTS_MAX && !all.contains_key(&sandbox) {
+        if all.len() >= AGENTS_MAX && !all.contains_key(&slot) {
             let error = Error::new(
                 Code::Busy,
                 format!("{AGENTS_MAX} sandboxes are being worked in, which are all there may be"),
             );
             return Err(Failure::busy(error.hint("pause or kill some"), 5));
         }
-        Ok(all.entry(sandbox).or_default().clone())
+        Ok(all.entry(slot).or_default().clone())
     }
 
     /// The one in this sandbox, started if need be. What is to be started is
@@ -132,10 +141,10 @@ impl Agents {
         &self,
         state: &Shared,
         asker: &Asker,
-        sandbox: Id,
+        slot: Slot,
         program: impl FnOnce() -> Result<Program, Failure> + Send + 'static,
     ) -> Result<Arc<Agent>, Failure> {
-        let place = self.place(sandbox)?;
+        let place = self.place(slot)?;
         if let Some(agent) = alive(&place) {
             return Ok(agent);
         }
@@ -143,21 +152,21 @@ impl Agents {
         // begun for others.
         let (state, asker) = (state.clone(), asker.clone());
         let starting =
-            tokio::spawn(async move { start(&state, &asker, &place, sandbox, program).await });
+            tokio::spawn(async move { start(&state, &asker, &place, slot.sandbox, program).await });
         starting.await.map_err(|_| Error::internal("starting the sandbox broke off"))?
     }
 
     /// Ends the one in this sandbox, with all that it has started. Blocks.
-    pub fn end(&self, sandbox: Id) {
-        let place = self.lock().get(&sandbox).cloned();
+    pub fn end(&self, slot: Slot) {
+        let place = self.lock().get(&slot).cloned();
         if let Some(agent) = place.and_then(|place| place.end()) {
             agent.over.wait(END);
         }
     }
 
     /// Nobody will ask for this sandbox again.
-    pub fn forget(&self, sandbox: Id) {
-        let place = self.lock().remove(&sandbox);
+    pub fn forget(&self, slot: Slot) {
+        let place = self.lock().remove(&slot);
         let _ = place.and_then(|place| place.end());
     }
 

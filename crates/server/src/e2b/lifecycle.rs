@@ -3,7 +3,7 @@
 
 use super::book::{Entry, OnEnd, Phase, now_ms, public};
 use super::{ENVD, not_found};
-use crate::agents::{Agent, Program};
+use crate::agents::{Agent, Program, Slot};
 use crate::asker::Asker;
 use crate::failure::Failure;
 use crate::state::Shared;
@@ -34,6 +34,11 @@ pub async fn begin(state: &Shared, asker: &Asker, entry: Entry) -> Result<(), Fa
     Ok(())
 }
 
+/// Whoever has the token of a sandbox may do what its maker may.
+fn slot(sandbox: Id) -> Slot {
+    Slot { sandbox, key: None }
+}
+
 /// Makes sure that the program inside is there.
 pub async fn wake(state: &Shared, asker: &Asker, id: Id) -> Result<Arc<Agent>, Failure> {
     let shared = state.clone();
@@ -44,7 +49,7 @@ pub async fn wake(state: &Shared, asker: &Asker, id: Id) -> Result<Arc<Agent>, F
         env.insert("E2B_SANDBOX_ID".to_owned(), public(id));
         Ok(Program { word: ENVD, env })
     };
-    state.e2b.agents.at(state, asker, id, program).await
+    state.e2b.agents.at(state, asker, slot(id), program).await
 }
 
 /// A child of a sandbox that sees what it sees now, and reaches what it does
@@ -124,13 +129,13 @@ pub async fn kill(state: &Shared, asker: &Asker, id: Id) -> Result<(), Failure> 
     state.e2b.book.forget(id);
     // It may have been woken once more in between.
     end_program(state, id).await;
-    state.e2b.agents.forget(id);
+    state.e2b.agents.forget(slot(id));
     Ok(())
 }
 
 async fn end_program(state: &Shared, id: Id) {
     let shared = state.clone();
-    let _ = tokio::task::spawn_blocking(move || shared.e2b.agents.end(id)).await;
+    let _ = tokio::task::spawn_blocking(move || shared.e2b.agents.end(slot(id))).await;
 }
 
 /// Ends or pauses those whose time is over, as the owner: each by itself, so
@@ -173,7 +178,7 @@ pub async fn end_of_keys(state: &Shared) {
     let looking = tokio::task::spawn_blocking(move || {
         for (key, sandboxes) in keys.into_values() {
             if shared.engine.has_ended(&key).unwrap_or(false) {
-                sandboxes.into_iter().for_each(|sandbox| shared.e2b.agents.end(sandbox));
+                sandboxes.into_iter().for_each(|sandbox| shared.e2b.agents.end(slot(sandbox)));
             }
         }
     });

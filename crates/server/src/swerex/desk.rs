@@ -3,7 +3,7 @@
 //! is found again by its name.
 
 use super::place::Place;
-use crate::agents::Agents;
+use crate::agents::{Agents, Slot};
 use crate::asker::Asker;
 use crate::failure::Failure;
 use crate::state::Shared;
@@ -102,10 +102,10 @@ impl Desk {
         self.lock().remove(&(place.of.clone(), place.name.clone()));
     }
 
-    /// Ends what runs in a sandbox. Blocks.
-    pub fn end(&self, id: Id) {
-        self.agents.end(id);
-        self.agents.forget(id);
+    /// Ends what one key runs in a sandbox. Blocks.
+    pub fn end(&self, slot: Slot) {
+        self.agents.end(slot);
+        self.agents.forget(slot);
     }
 
     /// Ends every program inside; what they did stays.
@@ -113,24 +113,31 @@ impl Desk {
         self.agents.end_all();
     }
 
-    /// Those whose key has to be looked at.
-    fn keyed(&self) -> Vec<(Key, Id)> {
-        let all = self.lock();
-        all.values().filter_map(|used| Some((used.key.clone()?, used.known().0?))).collect()
+    /// Takes out those that nobody has asked for in a long time.
+    fn take_idle(&self) -> Vec<Slot> {
+        self.take(|used| Arc::strong_count(used) == 1 && used.known().1.elapsed() >= IDLE)
     }
 
-    /// Takes out those that nobody has asked for in a long time.
-    fn take_idle(&self) -> Vec<Id> {
-        let mut ended = Vec::new();
+    /// Takes out those of a key.
+    fn take_of(&self, key: Id) -> Vec<Slot> {
+        self.take(|used| used.key.as_ref().is_some_and(|own| own.id == key))
+    }
+
+    fn take(&self, is_meant: impl Fn(&Arc<Used>) -> bool) -> Vec<Slot> {
+        let mut taken = Vec::new();
         self.lock().retain(|_, used| {
-            let (id, last) = *used.known();
-            let is_idle = Arc::strong_count(used) == 1 && last.elapsed() >= IDLE;
-            if is_idle {
-                ended.extend(id);
+            let is_meant = is_meant(used);
+            if is_meant && let Some(sandbox) = used.known().0 {
+                taken.push(Slot { sandbox, key: used.key.as_ref().map(|key| key.id) });
             }
-            !is_idle
+            !is_meant
         });
-        ended
+        taken
+    }
+
+    fn keys(&self) -> HashMap<Id, Key> {
+        let all = self.lock();
+        all.values().filter_map(|used| used.key.clone()).map(|key| (key.id, key)).collect()
     }
 }
 
@@ -149,14 +156,12 @@ pub fn keep_time(state: &Shared) {
 }
 
 fn look(state: &Shared) {
-    let mut keys: HashMap<Id, (Key, Vec<Id>)> = HashMap::new();
-    for (key, sandbox) in state.swerex.keyed() {
-        keys.entry(key.id).or_insert_with(|| (key, Vec::new())).1.push(sandbox);
-    }
-    for (key, sandboxes) in keys.into_values() {
+    let desk = &state.swerex;
+    let mut ended = desk.take_idle();
+    for key in desk.keys().into_values() {
         if state.engine.has_ended(&key).unwrap_or(false) {
-            sandboxes.into_iter().for_each(|sandbox| state.swerex.end(sandbox));
+            ended.extend(desk.take_of(key.id));
         }
     }
-    state.swerex.take_idle().into_iter().for_each(|sandbox| state.swerex.end(sandbox));
+    ended.into_iter().for_each(|slot| desk.end(slot));
 }

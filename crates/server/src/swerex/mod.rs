@@ -164,8 +164,8 @@ async fn close(
     let found = work::blocking(&state, &asker, Need::from(Verb::Show), look).await?;
     state.swerex.forget(&place);
     if let Some(id) = found {
-        let shared = state.clone();
-        let _ = tokio::task::spawn_blocking(move || shared.swerex.end(id)).await;
+        let (shared, slot) = (state.clone(), place::slot(&asker, id));
+        let _ = tokio::task::spawn_blocking(move || shared.swerex.end(slot)).await;
         if place.is_of_key {
             place.drop_sandbox(&state, &asker, id).await?;
         }

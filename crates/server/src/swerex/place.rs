@@ -1,5 +1,6 @@
 //! Which sandbox a request is for, and making it.
 
+use crate::agents::Slot;
 use crate::asker::Asker;
 use crate::failure::Failure;
 use crate::state::Shared;
@@ -74,6 +75,12 @@ impl Place {
             _ => Ok(()),
         }
     }
+}
+
+/// Where the program works that is for this asker alone: another one may be
+/// allowed less.
+pub fn slot(asker: &Asker, sandbox: Id) -> Slot {
+    Slot { sandbox, key: asker.key.as_ref().map(|key| key.id) }
 }
 
 #[cfg(test)]

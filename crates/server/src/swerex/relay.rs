@@ -5,7 +5,7 @@
 //! it: with the client goes the connection to the program, and with the program
 //! the answer.
 
-use super::place::Place;
+use super::place::{self, Place};
 use super::{REXD, Refused};
 use crate::agents::{Agent, Program};
 use crate::asker::Asker;
@@ -152,5 +152,5 @@ async fn connection(
 
 async fn program(state: &Shared, asker: &Asker, id: Id) -> Result<Arc<Agent>, Failure> {
     let program = || Ok(Program { word: REXD, env: BTreeMap::new() });
-    state.swerex.agents.at(state, asker, id, program).await
+    state.swerex.agents.at(state, asker, place::slot(asker, id), program).await
 }

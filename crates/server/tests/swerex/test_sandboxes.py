@@ -112,6 +112,21 @@ def test_names_of_tenants_do_not_meet(server):
         run(box.close())
 
 
+def test_a_key_that_may_less_does_not_use_what_a_wider_one_started(server):
+    wide = server.runtime(server.key("wide", "operator", "--tenant", "team"), "shared")
+    tight = server.runtime(
+        server.key("narrow", "operator", "--tenant", "team", "--pids", "40"), "shared")
+    run(wide.create_session(SESSION))
+    execute(wide, "echo wide > note; sleep 3501 >/dev/null 2>&1 &")
+    with pytest.raises(SessionDoesNotExistError):
+        run(tight.run_in_session(BashAction(command="true")))
+    assert execute(tight, "cat note; ps -e -o args | grep -c '[s]leep 3501'") == "wide\n0\n"
+    assert "all" not in execute(tight, "for i in $(seq 100); do sleep 20 & done; echo all")
+    server.fractal("key", "revoke", "narrow")
+    run(wide.run_in_session(BashAction(command="sleep 3; true")))
+    run(wide.close())
+
+
 def test_a_template_is_named_behind_the_sandbox(server, key):
     (server.project / "fractal.toml").write_text('[templates.small.limits]\nmemory = "256m"\n')
     try:
