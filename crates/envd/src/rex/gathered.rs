@@ -60,7 +60,9 @@ mod tests {
         let mut gathered = Gathered::default();
         gathered.push(b"first ");
         let chunk = vec![b'x'; 1 << 20];
-        (0..40).for_each(|_| drop(gathered.push(&chunk)));
+        for _ in 0..40 {
+            let _ = gathered.push(&chunk);
+        }
         gathered.push(b" last");
         let all = String::from_utf8(gathered.take_all()).expect("it is text");
         assert!(all.starts_with("first x") && all.ends_with("x last"));
