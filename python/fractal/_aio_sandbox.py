@@ -46,6 +46,21 @@ class Command:
         return self.sync.stderr
 
     @property
+    def stdout_bytes(self) -> bytes:
+        """The same before it became text, as far as it is kept."""
+        return self.sync.stdout_bytes
+
+    @property
+    def stderr_bytes(self) -> bytes:
+        """As :attr:`stdout_bytes`."""
+        return self.sync.stderr_bytes
+
+    @property
+    def truncated(self) -> bool:
+        """Whether it has written more than is kept."""
+        return self.sync.truncated
+
+    @property
     def is_running(self) -> bool:
         return self.sync.is_running
 
@@ -374,6 +389,13 @@ class SandboxClient:
     ) -> None:
         """With the keywords of ``fractal.SandboxClient``."""
         self.sync = _client.SandboxClient(url, key, **how)
+
+    @classmethod
+    def of(cls, sync: _client.SandboxClient) -> SandboxClient:
+        """The one of a client that is there already."""
+        client = cls.__new__(cls)
+        client.sync = sync
+        return client
 
     async def create(
         self, directory: Directory | None = None, name: str | None = None, **bounds: Any

@@ -46,6 +46,22 @@ class Command:
         return self._err.text()
 
     @property
+    def stdout_bytes(self) -> bytes:
+        """The same before it became text, as far as it is kept. A server tells
+        text alone."""
+        return self._out.data()
+
+    @property
+    def stderr_bytes(self) -> bytes:
+        """As :attr:`stdout_bytes`."""
+        return self._err.data()
+
+    @property
+    def truncated(self) -> bool:
+        """Whether it has written more than is kept."""
+        return self._out.truncated or self._err.truncated
+
+    @property
     def is_running(self) -> bool:
         try:
             return self._underway.wait(0) is None
@@ -118,8 +134,11 @@ class _Heard:
                 self._tell, self._raised = None, error
 
     def text(self) -> str:
+        return self.data().decode(errors="replace")
+
+    def data(self) -> bytes:
         with self._lock:
-            return self._kept.decode(errors="replace")
+            return bytes(self._kept)
 
 
 class Commands:

@@ -218,6 +218,18 @@ def test_a_command_reads_to_the_end(box: Sandbox) -> None:
         command.send_stdin("late")
 
 
+def test_output_is_kept_as_bytes_too(box: Sandbox, client: SandboxClient) -> None:
+    command = box.commands.run(r"printf 'a\377b'; echo err >&2", background=True)
+    command.wait(60)
+    in_process = client.url is None
+    assert command.stdout_bytes == (b"a\xffb" if in_process else "a\ufffdb".encode())
+    assert command.stdout == "a\ufffdb" and command.stderr_bytes == b"err\n"
+    assert not command.truncated
+    loud = box.commands.run("yes | head -c 5000000", background=True)
+    loud.wait(120)
+    assert loud.truncated and loud.stdout_bytes == b"y\n" * (2 << 20)
+
+
 def test_one_command_is_killed_and_others_go_on(box: Sandbox) -> None:
     stays = box.commands.run("cat > kept", True)
     goes = box.commands.run("echo here; sleep 600", True)
@@ -400,3 +412,18 @@ def test_the_registry_is_made_as_before(home: pathlib.Path, project: pathlib.Pat
 
     assert tools.call("add", {"a": 2}) == 3
     assert fractal.SandboxClient().tools(project).list()
+
+
+def test_other_settings_than_the_users_own(
+    home: pathlib.Path, project: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    settings = tmp_path / "settings.toml"
+    settings.write_text('[templates.named]\nenv = { WHO = "ann" }\n')
+    with SandboxClient(settings=settings).create(project, template="named") as box:
+        assert box.run("echo $WHO").stdout == "ann\n"
+        with box.fork() as child:
+            assert child.run("echo $WHO").stdout == "ann\n"
+    with pytest.raises(FileNotFoundError, match="no template `named`"):
+        SandboxClient().create(project, template="named")
+    with pytest.raises(ValueError, match="a server has its own settings"):
+        SandboxClient("http://127.0.0.1:1", settings=settings)

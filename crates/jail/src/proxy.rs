@@ -20,16 +20,22 @@ use std::time::Duration;
 /// Where programs inside find it.
 pub const PORT: u16 = 3128;
 
+/// Who is reached without it.
+const DIRECT: &str = "localhost,127.0.0.1,::1";
+
 const HEAD_BYTES_MAX: u64 = 64 * 1024;
 const CONNECTIONS_MAX: usize = 128;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The variables that make programs use it.
+/// The variables that make programs use it, except for the loopback: what
+/// listens there inside would be refused by it.
 pub fn environment() -> Vec<(String, String)> {
     let url = format!("http://127.0.0.1:{PORT}");
-    ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"]
-        .map(|name| (name.to_owned(), url.clone()))
-        .into()
+    let proxied =
+        ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"]
+            .map(|name| (name.to_owned(), url.clone()));
+    let direct = ["no_proxy", "NO_PROXY"].map(|name| (name.to_owned(), DIRECT.to_owned()));
+    proxied.into_iter().chain(direct).collect()
 }
 
 /// Serves until dropped.

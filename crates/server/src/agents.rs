@@ -251,6 +251,11 @@ impl Agent {
         let (connection, watched) =
             UnixStream::pair().map_err(|error| lost("no socket for the program inside", &error))?;
         let mut env = inside.env;
+        // Of the owner's variables this one alone: it says which Python code
+        // runs with, and tells nothing that the clone does not show.
+        if let Ok(path) = std::env::var("PATH") {
+            env.entry("PATH".to_owned()).or_insert(path);
+        }
         env.insert(
             "FRACTAL_DIRECTORY".to_owned(),
             state.project.directory.to_string_lossy().into_owned(),

@@ -37,6 +37,7 @@ SILENCE_S = 15.0
 """After how long without a word it is asked whether it is still there."""
 SILENCE_S_MAX = 90.0
 END_S_MAX = 10.0
+LOSS_S_MAX = 3.0
 SOURCE = pathlib.Path(__file__).with_name("_insider.py")
 BOOT = "import sys,base64;SOURCE=base64.b64decode(sys.stdin.buffer.readline()).decode();exec(SOURCE)"
 SCRIPT = (
@@ -244,13 +245,27 @@ class Inside:
         """The path without links in it; what is missing stays as it is."""
         return str(self._files("resolve", path)["done"]["path"])
 
-    def close(self) -> None:
-        """Ends it with all that runs in it; the sandbox stays."""
+    def rest(self) -> None:
+        """Ends all that runs inside; the next request begins again."""
         with self._starting:
-            self._is_closed = True
             line, self._line = self._line, None
         if line is not None:
             line.close()
+
+    def close(self) -> None:
+        """Ends all that runs inside, for good; the sandbox stays."""
+        self._is_closed = True
+        self.rest()
+
+    def is_lost(self) -> bool:
+        """Whether it is of no more use, once something was :class:`Gone`. Who
+        drops a sandbox ends what runs in it first, so that takes a moment."""
+        until = time.monotonic() + LOSS_S_MAX
+        while not self._is_closed and self.box.is_running():
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.1)
+        return True
 
     def _files(self, verb: str, path: str) -> dict[str, Any]:
         return self._ask(Call(), {"do": verb, "path": path, "user": self.user})

@@ -309,7 +309,7 @@ def read(request: Request, number: int, say: Say) -> None:
         if stat.S_ISDIR(told.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not stat.S_ISREG(told.st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", path)
+            raise OSError(errno.EINVAL, "not a regular file", path)
         total, told_size = 0, told.st_size
         while limit is None or max(total, told_size) <= limit:
             data = file.read(PIECE)
@@ -327,7 +327,7 @@ def write(request: Request, number: int, say: Say, content: BinaryIO) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_TRUNC
     with open(os.open(path, flags, 0o666), "wb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", path)
+            raise OSError(errno.EINVAL, "not a regular file", path)
         shutil.copyfileobj(content, file, 1 << 20)
     say(number, done={})
 

@@ -77,7 +77,8 @@ class FractalSandboxEnvironment(SandboxEnvironment):
     def __init__(self, box: Sandbox, inside: Inside, working_dir: str, scratch: str | None) -> None:
         super().__init__()
         self.box = box
-        """The sandbox itself: to fork it, see its changes, or promote them."""
+        """The sandbox itself: to fork it or see its changes. It is promoted when
+        nothing runs in it, see :meth:`rest`."""
         self._inside = inside
         self._working_dir = working_dir
         self._scratch = scratch
@@ -143,6 +144,11 @@ class FractalSandboxEnvironment(SandboxEnvironment):
         except TooMuch:
             raise OutputLimitExceededError(limit_str, None) from None
         return data.decode() if text else data
+
+    def rest(self) -> Sandbox:
+        """Ends what runs in the sandbox and gives it; the next command begins again."""
+        self._inside.rest()
+        return self.box
 
     async def connection(self, *, user: str | None = None) -> SandboxConnection:
         """A shell in the sandbox. It sees the files; processes are its own."""

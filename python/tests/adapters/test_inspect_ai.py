@@ -179,6 +179,16 @@ async def test_errors_are_those_that_inspect_knows() -> None:
                 await env.exec(["id"], user="root")
 
 
+async def test_what_a_sample_did_can_be_promoted(home: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    async with sandbox(FractalSandboxConfig(directory=str(tmp_path))) as env:
+        await env.write_file("made.txt", "by a sample")
+        ours = env.as_type(FractalSandboxEnvironment)
+        box = await anyio.to_thread.run_sync(ours.rest)
+        assert (await anyio.to_thread.run_sync(box.promote)).verdict == "applied"
+        assert (tmp_path / "made.txt").read_text() == "by a sample"
+        assert await env.read_file("made.txt") == "by a sample"
+
+
 async def test_many_at_once_do_not_mix() -> None:
     said: dict[int, str] = {}
     async with sandbox() as first, sandbox() as second:

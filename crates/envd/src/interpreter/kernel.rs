@@ -38,6 +38,11 @@ impl Kernel {
             command.uid(user.uid).gid(user.gid);
         }
         surround(&mut command, state, &user, []);
+        // The path that this program was given, which leads to the Python of
+        // whoever started the server, with its packages.
+        if let Some(path) = std::env::var_os("PATH") {
+            command.env("PATH", path);
+        }
         let failed = |error: io::Error| Failure::of(&error, "cannot start python3");
         let mut child = command.spawn().map_err(failed)?;
         let lost = || failed(io::Error::other("it has no pipes"));

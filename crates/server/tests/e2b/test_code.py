@@ -1,5 +1,6 @@
 """The code interpreter: results, state, errors, contexts."""
 
+import os
 import time
 
 import pytest
@@ -17,6 +18,11 @@ def lab(variables):
 def test_the_last_value_is_the_result(lab):
     done = lab.run_code("a = 20\na * 2 + 2")
     assert done.text == "42" and done.results[0].is_main_result and done.error is None
+
+
+def test_the_python_is_the_one_of_whoever_started_the_server(lab):
+    """With an environment active there, code has its packages."""
+    assert lab.run_code("import os\nos.environ['PATH']").text == repr(os.environ["PATH"])
 
 
 def test_names_stay(lab):

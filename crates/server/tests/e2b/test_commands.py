@@ -194,6 +194,18 @@ def test_the_sandbox_knows_that_it_is_one(box):
     assert told == f"true {box.sandbox_id}\n"
 
 
+def test_a_service_inside_is_reached_from_inside(box):
+    """The way out is a proxy; the loopback is not out."""
+    server = box.commands.run("exec python3 -m http.server 8123 -d /etc", background=True, timeout=120)
+    ask = ("import time, urllib.request as ask\n"
+           "for _ in range(300):\n"
+           "    try: print(ask.urlopen('http://localhost:8123/hostname').status); break\n"
+           "    except ask.URLError as error: time.sleep(0.1); assert getattr(error, 'code', None) is None, error\n")
+    box.files.write("/tmp/ask.py", ask)
+    assert box.commands.run("python3 /tmp/ask.py").stdout == "200\n"
+    server.kill()
+
+
 def test_the_project_is_there_at_its_own_path(box, server):
     assert box.commands.run("cat $FRACTAL_DIRECTORY/README").stdout == "a project\n"
     assert box.commands.run("echo x > $FRACTAL_DIRECTORY/made", user="root").exit_code == 0
