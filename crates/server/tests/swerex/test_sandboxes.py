@@ -163,7 +163,7 @@ def test_a_key_that_ends_ends_what_it_began(server):
     key = server.key("short")
     box = server.runtime(key, "of-short")
     execute(box, "sleep 3101 >/dev/null 2>&1 &")
-    assert processes("sleep 3101") > 0
+    until(lambda: processes("sleep 3101") > 0, "it did not start")
     server.fractal("key", "revoke", "short")
     with pytest.raises(aiohttp.ClientResponseError) as raised:
         execute(box, "true")
@@ -322,7 +322,7 @@ def test_a_server_that_is_told_to_stop_ends_the_sessions(own_server):
     box = server.runtime(server.key("one"), "kept")
     run(box.create_session(SESSION))
     Shell(box).run("echo x > note; sleep 3201 &")
-    assert processes("sleep 3201") > 0
+    until(lambda: processes("sleep 3201") > 0, "it did not start")
     server.stop()
     until(lambda: processes("sleep 3201") == 0, "they go on")
     server.start()

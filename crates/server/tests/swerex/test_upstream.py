@@ -82,19 +82,18 @@ def tests(tmp_path):
     return folder
 
 
-def home_with_python(folder):
-    """A home whose shells find `python`, as those of SWE-ReX's images do."""
-    (folder / "bin").mkdir(parents=True)
-    (folder / "bin" / "python").symlink_to("/usr/bin/python3")
-    return folder
-
-
-def test_its_own_tests_pass_but_for_those_that_are_named(own_server, tests):
+def test_its_own_tests_pass_but_for_those_that_are_named(own_server, tests, monkeypatch):
     server = own_server
-    home = home_with_python(server.root / "upstream")
+    server.stop()
+    # Shells find `python`, as those of SWE-ReX's images do, and read no files of
+    # whoever runs these tests.
+    home = server.root / "upstream"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "python").symlink_to("/usr/bin/python3")
     (server.project / "fractal.toml").write_text(
-        'template = "upstream"\n\n[templates.upstream.env]\n'
-        f'HOME = "{home}"\nPATH = "{home}/bin:/usr/local/bin:/usr/bin:/bin"\n')
+        f'template = "upstream"\n\n[templates.upstream.env]\nHOME = "{home}"\n')
+    monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
+    server.start()
     environment = {**os.environ, "SWEREX_KEY": server.key("upstream"),
                    "SWEREX_PORT": str(server.port)}
     done = subprocess.run(
