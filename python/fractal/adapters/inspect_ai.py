@@ -57,7 +57,7 @@ class FractalSandboxConfig(BaseModel, frozen=True, extra="forbid"):
     directory: str | None = None
     """The project that each sample works in a copy of; an empty one by default."""
     template: str | None = None
-    """A template of the project's ``fractal.toml``, or ``agent``."""
+    """A template of the project's ``fractal.toml``, or ``standard``."""
     base: Literal["live", "frozen"] = "live"
     network: Literal["none", "host"] | tuple[str, ...] | None = None
     """``none``, ``host``, or the hosts that can be reached."""

@@ -20,6 +20,7 @@ from deepagents.backends.protocol import SandboxBackendProtocol
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_tests.integration_tests import SandboxIntegrationTests
+from serving import serving
 
 from fractal import Sandbox, SandboxClient
 from fractal.adapters.deepagents import OUTPUT_BYTES_MAX, FractalBackend
@@ -259,6 +260,15 @@ def test_two_agents_at_once_do_not_meet(project: pathlib.Path) -> None:
     first, second = asyncio.run(both())
     assert first.split()[0] == "1" and "2" not in first.split("\n")
     assert second.split()[0] == "2" and "1" not in second.split("\n")
+
+
+def test_a_server_has_sandboxes_too(project: pathlib.Path) -> None:
+    with serving(project) as (url, key), SandboxClient(url, key) as client:
+        with FractalBackend(user=USER, client=client) as backend:
+            assert backend.execute("cat main.py").output == "print(41)\n"
+            data = bytes(range(256)) * 4000
+            assert backend.upload_files([("/tmp/data", data)])[0].error is None
+            assert backend.download_files(["/tmp/data"])[0].content == data
 
 
 def test_the_guide_runs(project: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
