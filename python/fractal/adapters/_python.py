@@ -222,7 +222,9 @@ class Interpreter:
             raise
         return _piece(process, done)
 
-    def _wait(self, process: Process, number: int, left: float | None) -> dict[str, Any] | None:
+    def _wait(
+        self, process: Process, number: int, left: float | None, *, is_called_off: bool = False
+    ) -> dict[str, Any] | None:
         """The end of a piece, or none when its time is over. The clock stands
         while tools work."""
         while True:
@@ -236,7 +238,7 @@ class Interpreter:
                 return said
             if said["is"] == "call":
                 process.call(self.tools.get(said["name"]), said)
-            elif said["is"] == "raised":
+            elif said["is"] == "raised" and said["piece"] == number and not is_called_off:
                 raise said["error"]
             elif said["is"] == "ended":
                 raise self._died(process, said["why"])
@@ -258,10 +260,10 @@ class Interpreter:
     def _call_off(self, process: Process, number: int) -> None:
         try:
             process.send({"do": "interrupt", "id": number})
-            over = self._wait(process, number, GRACE_SECONDS) is not None
+            done = self._wait(process, number, GRACE_SECONDS, is_called_off=True)
         except BaseException:
-            over = False
-        if over:
+            done = None
+        if done is not None:
             process.take_output()
         elif self._process is process:
             self._died(process, "it was called off and did not stop")

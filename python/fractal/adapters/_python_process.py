@@ -48,6 +48,7 @@ class Process:
         self._working = 0
         # Calls of the piece that runs; tools of earlier ones stop no clock.
         self._calls: set[int] = set()
+        self._piece = 0
         self.ended: str | None = None
         self._command = box.commands.run(words, background=True, on_stdout=self._hear, **how)
         for task in (self._write, self._watch):
@@ -65,6 +66,7 @@ class Process:
     def begin(self, request: dict[str, Any]) -> None:
         with self._lock:
             self._calls.clear()
+            self._piece = request["id"]
         self.send(request)
 
     def send(self, message: dict[str, Any]) -> None:
@@ -157,6 +159,7 @@ class Process:
                 return self._refuse(said, "RuntimeError", crowd)
             self._working += 1
             self._calls.add(said["call"])
+            said["piece"] = self._piece
         run = contextvars.copy_context().run
         threading.Thread(target=run, args=(self._work, tool, said), daemon=True).start()
 
@@ -175,7 +178,7 @@ class Process:
             self._refuse(said, type(error).__name__, str(error))
         except BaseException as error:
             self._refuse(said, type(error).__name__, str(error))
-            event = {"is": "raised", "error": error}
+            event = {"is": "raised", "piece": said["piece"], "error": error}
         with self._lock:
             self._working -= 1
             self._calls.discard(said["call"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 import subprocess
@@ -275,6 +276,8 @@ def source_archive(place: pathlib.Path) -> pathlib.Path:
     kept = pathlib.Path(sys.prefix, "suites", wanted)
     if kept.exists():
         return kept
+    if os.access(sys.prefix, os.W_OK):
+        place = kept.parent
     words = [
         sys.executable,
         "-m",
