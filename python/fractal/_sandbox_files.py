@@ -95,7 +95,7 @@ class Files:
             content = cast("IO[bytes]", data)
         else:
             content = bytes(cast("Buffer", data))
-        by_engine = (0o644, 0o755)
+        by_engine: tuple[int, ...] = (0o644, 0o755)
         try:
             self._box._connection.put_file(self._box.name, self._place(path), content, executable)
         except (OSError, ValueError) as error:
