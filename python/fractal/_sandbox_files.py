@@ -95,17 +95,25 @@ class Files:
             content = cast("IO[bytes]", data)
         else:
             content = bytes(cast("Buffer", data))
-        by_engine = (0o644, 0o755)
-        try:
-            self._box._connection.put_file(self._box.name, self._place(path), content, executable)
-        except (OSError, ValueError) as error:
-            # While something runs in it, programs alone write.
-            if code_of(error) != "busy" and not _is_for_programs(error):
-                raise
+        by_engine: tuple[int, ...] = (0o644, 0o755)
+        if not self._put(path, content, executable):
             self._write_by_program(path, content)
             by_engine = ()
         if mode is not None and mode not in by_engine:
             self._do('chmod -- "$2" "$1"', path, f"{mode & 0o7777:o}")
+
+    def _put(self, path: str, content: bytes | IO[bytes], executable: bool) -> bool:
+        """Has the engine write; whether it did."""
+        if self._box.commands.list():
+            # It would wait for them, and then refuse.
+            return False
+        try:
+            self._box._connection.put_file(self._box.name, self._place(path), content, executable)
+        except (OSError, ValueError) as error:
+            if code_of(error) != "busy" and not _is_for_programs(error):
+                raise
+            return False
+        return True
 
     def write_files(self, files: Iterable[WriteEntry | Mapping[str, Any]]) -> None:
         """Writes several, in their order."""

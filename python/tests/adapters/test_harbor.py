@@ -220,6 +220,22 @@ def test_bytes_and_much_output_arrive(task: Path) -> None:
     with_environment(task, work)
 
 
+def test_who_ends_everything_inside_ends_it_for_now(task: Path) -> None:
+    async def work(env: FractalEnvironment) -> None:
+        waits = asyncio.create_task(env.exec("touch begun; sleep 600"))
+        while (await env.exec("ls begun")).return_code:
+            await asyncio.sleep(0.05)
+        done = await env.exec("kill -9 -1")
+        assert done.return_code == 137 and (await waits).return_code == 137
+        assert (await env.exec("cat words.txt")).stdout == "hello world\n"
+        # Nor does nonsense in its place hold anybody up.
+        forged = "for fd in /proc/[0-9]*/fd/1; do printf 'x\\n[]\\n{\"id\":1}\\n' > $fd; done 2>/dev/null"
+        await env.exec(forged)
+        assert (await env.exec("echo on")).stdout == "on\n"
+
+    with_environment(task, work)
+
+
 def test_a_sandbox_that_is_dropped_under_it_is_an_error(task: Path) -> None:
     async def work(env: FractalEnvironment) -> None:
         running = asyncio.create_task(env.exec("touch begun; sleep 600"))
