@@ -39,7 +39,10 @@ SILENCE_S_MAX = 90.0
 END_S_MAX = 10.0
 LOSS_S_MAX = 3.0
 SOURCE = pathlib.Path(__file__).with_name("_insider.py")
-BOOT = "import sys,base64;SOURCE=base64.b64decode(sys.stdin.buffer.readline()).decode();exec(SOURCE)"
+BOOT = (
+    "import sys, base64; SOURCE = base64.b64decode(sys.stdin.buffer.readline()).decode(); "
+    "exec(SOURCE)"
+)
 SCRIPT = (
     'for python in "$1" python3 /usr/bin/python3; do command -v "$python" >/dev/null 2>&1 && '
     'exec "$python" -I -S -X utf8 -c "$2"; done; '

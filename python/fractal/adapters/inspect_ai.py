@@ -243,7 +243,7 @@ class FractalSandboxEnvironment(SandboxEnvironment):
         if not cleanup:
             left = [name for name, _ in await anyio.to_thread.run_sync(_left)]
             print(f"fractal sandboxes left: {', '.join(left) or 'none'}")
-            print("`fractal enter NAME` looks into one, `inspect sandbox cleanup fractal` ends them")
+            print("`fractal enter NAME` opens a shell; `inspect sandbox cleanup fractal` ends them")
 
     @classmethod
     async def cli_cleanup(cls, id: str | None) -> None:

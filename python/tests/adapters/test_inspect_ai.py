@@ -77,7 +77,7 @@ WHAT_ROOT_MAY = {
     "test_write_binary_file_without_permissions": "root may write what the permissions forbid",
 }
 HIDDEN_BACKUPS = {
-    "test_exec_as_user": "`adduser` replaces /etc/gshadow-, which is hidden; see `show` in the guide"
+    "test_exec_as_user": "`adduser` replaces /etc/gshadow-, which is hidden: see the guide"
 }
 ONE_USER = {"test_exec_as_user": "who runs fractal is not root: there is one user"}
 
@@ -180,7 +180,7 @@ async def test_errors_are_those_that_inspect_knows() -> None:
                 await env.exec(["id"], user="root")
 
 
-async def test_what_a_sample_did_can_be_promoted(home: pathlib.Path, tmp_path: pathlib.Path) -> None:
+async def test_what_a_sample_did_can_be_promoted(tmp_path: pathlib.Path) -> None:
     async with sandbox(FractalSandboxConfig(directory=str(tmp_path))) as env:
         await env.write_file("made.txt", "by a sample")
         ours = env.as_type(FractalSandboxEnvironment)
@@ -237,7 +237,9 @@ def scripted(outputs: list[ModelOutput]) -> Model:
     return get_model("mockllm/model", custom_outputs=outputs)
 
 
-def play(tmp_path: pathlib.Path, samples: list[Sample], outputs: list[ModelOutput], **how: Any) -> EvalLog:
+def play(
+    tmp_path: pathlib.Path, samples: list[Sample], outputs: list[ModelOutput], **how: Any
+) -> EvalLog:
     tools = use_tools([bash(timeout=60), python(timeout=60), bash_session(), text_editor()])
     task = Task(dataset=samples, solver=[tools, generate()], scorer=includes(), **how)
     (log,) = eval(task, model=scripted(outputs), log_dir=str(tmp_path / "logs"), display="none")
@@ -329,6 +331,19 @@ def test_samples_work_in_copies_of_a_project(tmp_path: pathlib.Path) -> None:
     )
     assert [text.split()[-1] for text in said_by_tools(log)] == ["42", "42"]
     assert (project / "main.py").read_text() == "print(41)\n"
+
+
+def test_a_sample_whose_time_is_over_leaves_nothing(tmp_path: pathlib.Path) -> None:
+    outputs = [call("bash", command="sleep 600"), answer("never")]
+    task = Task(
+        dataset=[Sample("Sleep.", target="never")],
+        solver=[use_tools(bash()), generate()],
+        sandbox="fractal",
+        time_limit=3,
+    )
+    (log,) = eval(task, model=scripted(outputs), log_dir=str(tmp_path), display="none")
+    assert log.samples and log.samples[0].limit and log.samples[0].limit.type == "time"
+    # That nothing is left is looked at after every test.
 
 
 def test_what_is_left_on_purpose_can_be_cleaned_up(

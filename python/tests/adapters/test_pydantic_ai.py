@@ -158,7 +158,8 @@ async def test_two_backends_at_once_share_what_runs(backend: FractalWorkspaceBac
     said: list[str] = []
 
     async def say(which: FractalWorkspaceBackend, word: str) -> None:
-        said.append((await which.run(["sh", "-c", 'sleep 0.1; echo "$WORD"'], env={"WORD": word})).stdout)
+        script = 'sleep 0.1; echo "$WORD"'
+        said.append((await which.run(script, shell=True, env={"WORD": word})).stdout)
 
     async with anyio.create_task_group() as group:
         for number in range(20):
