@@ -248,7 +248,7 @@ def test_a_session_that_is_over_says_so(project: pathlib.Path) -> None:
         with pytest.raises(NotOpenSessionError):
             session.run("import time; time.sleep(600)", timeout=300)
         closing.join()
-    with SandboxSession(backend="fractal", directory=project, session_timeout=1) as session:
+    with SandboxSession(backend="fractal", directory=project, session_timeout=5) as session:
         with pytest.raises((NotOpenSessionError, SandboxTimeoutError)):
             session.run("import time; time.sleep(600)", timeout=300)
         deadline = time.monotonic() + 300

@@ -198,43 +198,49 @@ def test_a_tool_that_is_called_off_calls_the_code_off(python: Interpreter) -> No
     assert python.get("kept") == (1,)
 
 
+SLOW = [
+    "import time; time.sleep(600)",
+    "while True: pass",
+    "zeros = open('/dev/zero')\nwhile True: zeros.read(1)",
+    "import subprocess; subprocess.run(['sleep', '600'])",
+    "import asyncio; await asyncio.sleep(600)",
+    "import threading; threading.Event().wait()",
+]
+
+
 def test_code_that_takes_too_long_is_interrupted_and_keeps_its_names(python: Interpreter) -> None:
-    for slow in (
-        "import time; time.sleep(600)",
-        "while True: pass",
-        "input_ = open('/dev/zero')\nwhile True: input_.read(1)",
-        "import subprocess; subprocess.run(['sleep', '600'])",
-        "import asyncio; await asyncio.sleep(600)",
-        "import threading\nthreading.Event().wait()",
-    ):
-        piece = python.run(f"print('begun')\nkept = 1\n{slow}", timeout=0.5)
+    python.run("kept = 1")
+    for slow in SLOW:
+        piece = python.run(slow, timeout=0.5)
         assert piece.error is not None and piece.error.kind == "timeout", slow
         assert piece.error.message == "the code took more than its 0.5 seconds and was interrupted"
-        assert piece.stdout == "begun\n" and python.get("kept") == (1,)
+        assert python.get("kept") == (1,)
     # The time that tools take is their own.
-    python.tools["slow"] = lambda: time.sleep(1.5)
-    assert python.run("slow(); 3", timeout=1).value == 3
+    python.tools["slow"] = lambda: time.sleep(4)
+    assert python.run("slow(); 3", timeout=3).value == 3
     error = python.run("raise KeyboardInterrupt").error
     assert error is not None and (error.kind, error.name) == ("error", "KeyboardInterrupt")
+
+
+STUBBORN = (
+    "import time\nprint('begun')\n"
+    "while True:\n    try: time.sleep(600)\n    except BaseException: pass"
+)
 
 
 def test_code_that_cannot_be_interrupted_is_ended_and_says_so(
     box: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_python, "GRACE_SECONDS", 1.0)
-    stubborn = (
-        "import time\nprint('begun')\n"
-        "while True:\n    try: time.sleep(600)\n    except BaseException: pass"
-    )
-    with Interpreter(box, timeout=0.5) as python:
+    with Interpreter(box) as python:
         with pytest.raises(InterpreterDied, match="could not be interrupted; all names") as died:
-            python.run(stubborn)
+            python.run(STUBBORN, timeout=5)
         assert died.value.stdout == "begun\n" and not python.is_running
         error = python.run("time").error
         assert error is not None and error.name == "NameError"
-    with Interpreter(box, timeout=0.5, restarts=False) as python:
+    with Interpreter(box, timeout=5, restarts=False) as python:
         with pytest.raises(InterpreterDied, match="make a new interpreter"):
-            python.run(stubborn)
+            python.run(STUBBORN)
         with pytest.raises(InterpreterDied, match="could not be interrupted"):
             python.run("1")
 
