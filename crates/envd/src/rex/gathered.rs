@@ -19,18 +19,16 @@ impl Gathered {
         &self.bytes
     }
 
-    /// Takes more in. True if what was there has moved.
-    pub fn push(&mut self, more: &[u8]) -> bool {
+    pub fn push(&mut self, more: &[u8]) {
         self.bytes.extend_from_slice(more);
         if self.bytes.len() <= KEPT_BYTES_MAX + SLACK {
-            return false;
+            return;
         }
         let half = KEPT_BYTES_MAX / 2;
         let missing = self.bytes.len() - KEPT_BYTES_MAX;
         self.bytes.drain(half..half + missing);
         let before = self.cut.map_or(0, |(_, count)| count);
         self.cut = Some((half, before + missing as u64));
-        true
     }
 
     /// What stands before `end`; what stands between there and `next` goes.
@@ -61,7 +59,7 @@ mod tests {
         gathered.push(b"first ");
         let chunk = vec![b'x'; 1 << 20];
         for _ in 0..40 {
-            let _ = gathered.push(&chunk);
+            gathered.push(&chunk);
         }
         gathered.push(b" last");
         let all = String::from_utf8(gathered.take_all()).expect("it is text");
