@@ -14,6 +14,7 @@ import pytest
 
 import fractal
 from conftest import program
+from serving import serving
 from fractal import ConfigManager, Sandbox, SandboxClient, ToolRegistry
 
 
@@ -34,27 +35,9 @@ def binary() -> str:
 @pytest.fixture(scope="module")
 def served(home: pathlib.Path, project: pathlib.Path) -> Iterator[tuple[str, str]]:
     """A server's address, and a key."""
-    server = subprocess.Popen(
-        [binary(), "serve", "--listen", "127.0.0.1:0"],
-        cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )
-    try:
-        assert server.stderr is not None
-        url = ""
-        for line in server.stderr:
-            if "http://127.0.0.1" in line:
-                url = "http://127.0.0.1" + line.split("http://127.0.0.1")[1].split()[0].strip("/,")
-                break
-        rest = threading.Thread(target=server.stderr.read, daemon=True)
-        rest.start()
-        made = subprocess.run(
-            [binary(), "key", "create", "--role", "admin", "--name", "tests"],
-            cwd=project, capture_output=True, text=True, check=True,
-        )
-        yield url, made.stdout.strip()
-    finally:
-        server.terminate()
-        server.wait(60)
+    binary()
+    with serving(project) as served:
+        yield served
 
 
 @pytest.fixture(scope="module", params=["in process", "socket", "key"])

@@ -380,7 +380,7 @@ def test_samples_work_on_a_server(
 
 
 def test_the_guide_runs(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = ROOT / "docs/guide/frameworks/inspect_ai.md"
+    page = ROOT / "docs/guide/frameworks/inspect-ai.md"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("INSPECT_LOG_DIR", str(tmp_path / "logs"))
     monkeypatch.setenv("INSPECT_DISPLAY", "none")

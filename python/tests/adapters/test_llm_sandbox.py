@@ -41,7 +41,7 @@ from fractal import Sandbox, sandboxes
 from fractal.adapters import _archives
 from fractal.adapters.llm_sandbox import FractalSession
 
-GUIDE = pathlib.Path(__file__).parents[3] / "docs/guide/frameworks/llm_sandbox.md"
+GUIDE = pathlib.Path(__file__).parents[3] / "docs/guide/frameworks/llm-sandbox.md"
 
 
 @pytest.fixture(scope="module")

@@ -284,7 +284,7 @@ def test_a_server_has_workspaces_too(project: pathlib.Path) -> None:
 
 
 def test_the_guide_runs(project: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = ROOT / "docs/guide/frameworks/pydantic_ai.md"
+    page = ROOT / "docs/guide/frameworks/pydantic-ai.md"
     monkeypatch.chdir(project)
     model = scripted(
         call("edit_file", path="main.py", old_text="41", new_text="42"),

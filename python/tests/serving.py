@@ -1,4 +1,4 @@
-"""A server of its own for tests of adapters."""
+"""A server of its own for tests."""
 
 from __future__ import annotations
 
