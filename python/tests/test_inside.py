@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pathlib
 import subprocess
@@ -277,6 +278,19 @@ def test_it_works_on_the_standard_places(client: SandboxClient, project: pathlib
         inside.write("/workspace/a", b"1")
         assert box.run("cat a").stdout == "1"
         inside.close()
+
+
+def test_why_it_cannot_begin_is_said(
+    project: pathlib.Path, home: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Sandbox.create(project, world="virtual") as box:
+        with pytest.raises(io.UnsupportedOperation, match="real programs"):
+            Inside(box).run(["true"])
+    script = _inside.SCRIPT.replace('"$1" python3 /usr/bin/python3', "no-such-python")
+    monkeypatch.setattr(_inside, "SCRIPT", script)
+    with Sandbox.create(project) as box:
+        with pytest.raises(Gone, match="exit status 127 .there is no python3 in the sandbox"):
+            Inside(box).run(["true"])
 
 
 @pytest.mark.parametrize("end", ["pass", "os.kill(os.getpid(), 9)"])

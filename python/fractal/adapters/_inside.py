@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import io
 import itertools
 import json
 import os
@@ -332,6 +333,11 @@ class _Line:
         self._rest = ""
         self._heard_at = time.monotonic()
         self._greeted = threading.Event()
+        if self.box._template == "virtual":
+            raise io.UnsupportedOperation(
+                f"sandbox {self.box.name!r} is for scripts in memory, and this needs real "
+                "programs: make one without `world='virtual'`"
+            )
         words = ["sh", "-c", SCRIPT, "sh", sys.executable, BOOT]
         try:
             self._command: Command = self.box.commands.run(
@@ -420,11 +426,11 @@ class _Line:
     def _wait_for_end(self) -> None:
         try:
             done = self._command.wait()
-            why = f"what ran inside it {done.error or 'ended'}"
+            why = f"what ran inside it is over: {done.error or 'it ended'}"
             last = done.stderr.strip().splitlines()[-1:]
             why += f" ({last[0][:300]})" if last else ""
         except Exception as error:
-            why = f"what ran inside it ended: {error}"
+            why = f"what ran inside it is over: {error}"
         self._is_over(f"sandbox {self.box.name!r}: {why}")
 
     def _is_over(self, why: str) -> None:

@@ -55,9 +55,14 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(home: pathlib.Path) -> Iterator[None]:
+    before, own = tempfile.tempdir, tempfile.mkdtemp()
+    os.chmod(own, 0o755)
+    tempfile.tempdir = own
     yield
-    assert SandboxClient().list() == []
-    assert not list(pathlib.Path(tempfile.gettempdir()).glob("fractal-inspect-*"))
+    tempfile.tempdir = before
+    left = list(pathlib.Path(own).glob("fractal-inspect-*"))
+    shutil.rmtree(own)
+    assert SandboxClient().list() == [] and left == []
 
 
 @asynccontextmanager
