@@ -198,6 +198,34 @@ def test_a_tool_that_is_called_off_calls_the_code_off(python: Interpreter) -> No
     assert python.get("kept") == (1,)
 
 
+def test_tools_that_work_on_do_not_keep_code_that_was_called_off(
+    box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class CalledOff(BaseException):
+        pass
+
+    def call_off() -> None:
+        raise CalledOff
+
+    monkeypatch.setattr(_python, "GRACE_SECONDS", 1.0)
+    may_end, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        may_end.wait(300)
+        ended.set()
+
+    stubborn = (
+        "import threading, time\nthreading.Thread(target=work).start()\n"
+        "while True:\n    try: call_off()\n    except BaseException: time.sleep(0.1)"
+    )
+    with Interpreter(box, tools={"work": work, "call_off": call_off}) as python:
+        with pytest.raises(CalledOff):
+            python.run(stubborn)
+        assert not ended.is_set() and not python.is_running
+        may_end.set()
+        assert ended.wait(300) and python.run("1").value == 1
+
+
 SLOW = [
     "import time; time.sleep(600)",
     "while True: pass",

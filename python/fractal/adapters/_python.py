@@ -226,9 +226,9 @@ class Interpreter:
         self, process: Process, number: int, left: float | None, *, is_called_off: bool = False
     ) -> dict[str, Any] | None:
         """The end of a piece, or none when its time is over. The clock stands
-        while tools work."""
+        while tools work, but for code that was told to stop."""
         while True:
-            began, stands = time.monotonic(), process.has_work
+            began, stands = time.monotonic(), process.has_work and not is_called_off
             said = process.next(None if stands else left)
             if left is not None and not stands:
                 left = max(0.0, left - (time.monotonic() - began))
@@ -245,7 +245,7 @@ class Interpreter:
 
     def _interrupted(self, process: Process, number: int, timeout: float | None) -> Piece:
         process.send({"do": "interrupt", "id": number})
-        done = self._wait(process, number, GRACE_SECONDS)
+        done = self._wait(process, number, GRACE_SECONDS, is_called_off=True)
         if done is None:
             raise self._died(
                 process,

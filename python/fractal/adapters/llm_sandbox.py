@@ -150,6 +150,9 @@ class FractalSession(BaseSession):  # type: ignore[misc]
             try:
                 self._prepare()
                 self.environment_setup()
+            except (OSError, RuntimeError) as error:
+                self.close()
+                raise ContainerError(f"the sandbox does not work: {error}") from error
             except BaseException:
                 self.close()
                 raise
@@ -314,7 +317,9 @@ class FractalSession(BaseSession):  # type: ignore[misc]
             raise NotOpenSessionError
         if done.outcome == "timeout":
             seconds = getattr(self._limits, "seconds", None) or self.config.get_execution_timeout()
-            raise SandboxTimeoutError(f"it took more than {seconds:g} seconds: {command}", seconds)
+            # Without a limit of the session it met one of the sandbox.
+            said = f"more than {seconds:g} seconds" if seconds else "too long for the sandbox"
+            raise SandboxTimeoutError(f"it took {said}: {command}", seconds)
         if done.outcome == "output":
             raise SandboxError(f"it wrote more than {self._output_max} bytes: {command}")
         if done.outcome not in ("exited", "signalled"):

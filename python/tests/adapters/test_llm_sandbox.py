@@ -210,7 +210,7 @@ def test_output_is_heard_and_bounded(session: FractalSession, project: pathlib.P
 
 
 def test_time_limits_end_commands_and_not_the_session(project: pathlib.Path) -> None:
-    options = {"backend": "fractal", "directory": project}
+    options: dict[str, Any] = {"backend": "fractal", "directory": project}
     with SandboxSession(**options, default_timeout=1) as session:
         session.run("open('kept', 'w').write('1')", timeout=300)
         for wait in ("import time; time.sleep(600)", "while True: pass"):
@@ -227,6 +227,12 @@ def test_time_limits_end_commands_and_not_the_session(project: pathlib.Path) -> 
         session.sandbox.run("true")
     with SandboxSession(**options, default_timeout=None) as session:
         assert session.run("print(1)").stdout == "1\n"
+    (project / "bounded").mkdir()
+    (project / "bounded/fractal.toml").write_text('[limits]\ntime = "5s"\n')
+    options["directory"] = project / "bounded"
+    with SandboxSession(**options, default_timeout=None) as session:
+        with pytest.raises(SandboxTimeoutError, match="too long for the sandbox"):
+            session.execute_command("sleep 600")
 
 
 def test_a_session_that_is_over_says_so(project: pathlib.Path) -> None:
