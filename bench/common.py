@@ -40,6 +40,26 @@ def install():
             pass
 
 
+def python_with(*packages):
+    """An interpreter that has our wheel, built in release mode, and these packages."""
+    place = TARGET / "wheels-bench"
+    python = place / "bin/python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", place], check=True)
+    pip = [python, "-m", "pip", "--quiet"]
+    subprocess.run([*pip, "install", "maturin", *packages], check=True)
+    wheels = place / "wheels"
+    shutil.rmtree(wheels, ignore_errors=True)
+    build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, ROOT / "python"]
+    path = f"{place}/bin:{os.environ['PATH']}"
+    variables = {**os.environ, "PATH": path, "CARGO_TARGET_DIR": str(TARGET)}
+    if (TARGET / "release/fractal").exists():
+        variables["FRACTAL_PROGRAM"] = str(TARGET / "release/fractal")
+    subprocess.run(build, env=variables, check=True)
+    subprocess.run([*pip, "install", "--force-reinstall", "--no-deps", *wheels.glob("*.whl")], check=True)
+    return python
+
+
 class Stopwatch:
     """The Rust example that times one thing per line."""
 

@@ -7,7 +7,6 @@ environment below the target directory. The table goes to standard output and
 to bench/results/wheels.md.
 """
 
-import os
 import pathlib
 import statistics
 import subprocess
@@ -16,27 +15,11 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from common import ROOT, TARGET, Report  # noqa: E402
+from common import Report, python_with  # noqa: E402
 
 FILES = 10_000
 EACH = 100
 PEER = "sandfs==0.8.0"
-
-
-def prepare():
-    """An interpreter that has both wheels."""
-    place = TARGET / "wheels-bench"
-    python = place / "bin/python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", place], check=True)
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "maturin", PEER], check=True)
-    wheels = place / "wheels"
-    build = [place / "bin/maturin", "build", "--quiet", "--release", "--out", wheels]
-    path = f"{place}/bin:{os.environ['PATH']}"
-    subprocess.run(build, cwd=ROOT / "python", env={**os.environ, "PATH": path}, check=True)
-    install = ["install", "--quiet", "--force-reinstall", "--no-deps", *wheels.glob("*.whl")]
-    subprocess.run([python, "-m", "pip", *install], check=True)
-    return python
 
 
 def path_of(number):
@@ -130,7 +113,7 @@ def main():
         measure(3 if quick else 9, 500 if quick else 5000)
         return
     # Not from the folder of the package's source.
-    again = [prepare(), pathlib.Path(__file__).resolve(), "--measure", *sys.argv[1:]]
+    again = [python_with(PEER), pathlib.Path(__file__).resolve(), "--measure", *sys.argv[1:]]
     done = subprocess.run(again, cwd="/", check=True, capture_output=True, text=True)
     report = Report("wheels", f"Views from Python: fractal and {PEER}", quick)
     report.add(f"{FILES:,} small files, {EACH} to a directory; nanoseconds for one call, the middle "

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Literal, overload
 
-from . import _commands, _sandbox_files, attempts, sandbox
+from . import _commands, _sandbox_files, sandbox
+from . import attempts as _attempts
 from . import client as _client
 from ._aio_threads import on_thread, stoppable
 from ._fractal import Change, Vfs
@@ -143,7 +145,10 @@ class Commands:
         try:
             begun = await asyncio.shield(begin)
         except asyncio.CancelledError:
-            await on_thread((await begin).kill)
+            begun = await begin
+            await on_thread(begun.kill)
+            with contextlib.suppress(Exception):
+                await on_thread(begun.wait)
             raise
         return await stoppable(begun.kill, begun.wait)
 
@@ -276,7 +281,7 @@ class Sandbox:
         *,
         client: SandboxClient | None = None,
         **how: Any,
-    ) -> attempts.Attempts:
+    ) -> _attempts.Attempts:
         """With the keywords of ``fractal.SandboxClient.attempts``."""
         tried = sandbox.Sandbox.attempts
         return await on_thread(tried, ways, directory, client=_sync(client), **how)
@@ -293,9 +298,10 @@ class Sandbox:
     ) -> RunResult:
         """With the keywords of ``fractal.Sandbox.run``; cancelling the task
         ends what it runs."""
-        return await self.commands.run(
-            command, envs=env, cwd=cwd, timeout=timeout, stdin=stdin, **bounds
+        done: RunResult = await self.commands.run(
+            command, False, env, cwd, timeout=timeout, stdin=stdin, **bounds
         )
+        return done
 
     async def stop(self) -> None:
         await on_thread(self.sync.stop)
@@ -340,9 +346,9 @@ class Sandbox:
     async def compare(
         self,
         *others: Sandbox,
-        checks: attempts.Checks | None = None,
+        checks: _attempts.Checks | None = None,
         score: str | None = None,
-    ) -> attempts.Attempts:
+    ) -> _attempts.Attempts:
         boxes = [other.sync for other in others]
         return await on_thread(self.sync.compare, *boxes, checks=checks, score=score)
 
@@ -407,7 +413,7 @@ class SandboxClient:
         ways: Mapping[str, Words] | Sequence[Words],
         directory: Directory | None = None,
         **how: Any,
-    ) -> attempts.Attempts:
+    ) -> _attempts.Attempts:
         return await on_thread(self.sync.attempts, ways, directory, **how)
 
     async def undo(

@@ -86,11 +86,11 @@ def environment() -> list[tuple[bytes, bytes]]:
 
 
 # State directories that this process holds open, the latest last.
-_open: dict[tuple[str, str], Engine] = {}
+_open: dict[tuple[str, str, str], Engine] = {}
 _OPEN_MAX = 16
 # Those of the processes that this one was forked from. Theirs alone is the
 # right to close them.
-_inherited: list[dict[tuple[str, str], Engine]] = []
+_inherited: list[dict[tuple[str, str, str], Engine]] = []
 
 
 def _forget_parents() -> None:
@@ -102,12 +102,14 @@ def _forget_parents() -> None:
 os.register_at_fork(after_in_child=_forget_parents)
 
 
-def engine(directory: str | os.PathLike[str], state: str | None = None) -> Engine:
+def engine(
+    directory: str | os.PathLike[str], state: str | None = None, settings: str | None = None
+) -> Engine:
     # The kernel's own name of it, as the command line has it.
-    where = (state or home(), os.path.realpath(directory))
+    where = (state or home(), os.path.realpath(directory), settings or user_settings())
     found = _open.pop(where, None)
     if found is None:
-        found = Engine(*where, settings=user_settings())
+        found = Engine(where[0], where[1], settings=where[2])
     _open[where] = found
     for oldest in list(_open)[:-_OPEN_MAX]:
         _open.pop(oldest, None)
@@ -117,14 +119,20 @@ def engine(directory: str | os.PathLike[str], state: str | None = None) -> Engin
 class InProcess:
     """The engine in this process. Nothing has to run beside it."""
 
-    def __init__(self, directory: str | os.PathLike[str] = ".", state: str | None = None) -> None:
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] = ".",
+        state: str | None = None,
+        settings: str | None = None,
+    ) -> None:
         self.directory: str | None = os.path.realpath(directory)
         self.state = state or home()
+        self.settings = settings
 
     @property
     def engine(self) -> Engine:
         assert self.directory is not None
-        return engine(self.directory, self.state)
+        return engine(self.directory, self.state, self.settings)
 
     def apply(self, action: str, **fields: Any) -> dict[str, Any]:
         asked = json.dumps({"action": action, **fields})

@@ -32,7 +32,8 @@ class SandboxClient:
     ``url`` is ``http://HOST:PORT``, ``https://…`` or ``unix:///PATH`` and by
     default what ``FRACTAL_URL`` says; ``key`` is by default ``FRACTAL_KEY``.
     With neither the engine works in this process, on the state directory
-    ``home``. A program that was given a door works through it.
+    ``home``, with the user's own file of settings or ``settings`` in its place. A
+    program that was given a door works through it.
 
     >>> SandboxClient().url is None
     True
@@ -44,6 +45,7 @@ class SandboxClient:
         key: str | None = None,
         *,
         home: Directory | None = None,
+        settings: Directory | None = None,
         timeout: float | None = None,
         ca_file: Directory | None = None,
     ) -> None:
@@ -54,7 +56,10 @@ class SandboxClient:
                 url = f"unix://{door}"
         elif url is not None and home is not None:
             raise ValueError("a server has its own state directory: give `url` or `home`")
+        if url is not None and settings is not None:
+            raise ValueError("a server has its own settings: give `url` or `settings`")
         self.url = url
+        self._settings = None if settings is None else os.path.abspath(settings)
         self._home = None if home is None else os.path.abspath(home)
         self._http: Http | None = None
         if url is not None:
@@ -65,7 +70,7 @@ class SandboxClient:
         """The way to the engine for work in a directory; the current one by
         default, and whoever comes with a key works in the server's own."""
         if self._http is None:
-            return InProcess("." if directory is None else directory, self._home)
+            return InProcess("." if directory is None else directory, self._home, self._settings)
         return Remote(self._http, directory)
 
     def create(

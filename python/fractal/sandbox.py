@@ -538,7 +538,7 @@ def _box(
     info: Mapping[str, Any], connection: Connection, envs: Mapping[str, str] | None = None
 ) -> Sandbox:
     if isinstance(connection, InProcess) and connection.directory != info["directory"]:
-        connection = InProcess(info["directory"], connection.state)
+        connection = InProcess(info["directory"], connection.state, connection.settings)
     return Sandbox(
         info["name"], info["directory"], connection=connection, template=info["template"], envs=envs
     )

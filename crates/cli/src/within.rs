@@ -10,6 +10,8 @@ pub fn serve() -> Option<ExitCode> {
     let first = words.next()?;
     let ended = if first == fractal_server::ENVD {
         fractal_envd::serve().err()?
+    } else if first == fractal_server::REXD {
+        fractal_envd::rex::serve().err()?
     } else if first == fractal_envd::TAKE_TERMINAL {
         fractal_envd::take_terminal(words.collect())
     } else {

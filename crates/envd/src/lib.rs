@@ -1,5 +1,6 @@
 //! What clients of a sandbox ask of it from inside: processes, files, watches
-//! and connections to its ports, as E2B's clients speak of them.
+//! and connections to its ports, as E2B's clients speak of them; shells, programs
+//! and files, as those of SWE-ReX do ([`rex`]).
 //!
 //! It is a program like any other in the sandbox, under the sandbox's fences,
 //! and knows nothing of fractal: neither engine, keys nor host. Whoever started
@@ -15,6 +16,7 @@ mod filesystem;
 mod interpreter;
 mod metrics;
 mod process;
+pub mod rex;
 mod users;
 mod watch;
 

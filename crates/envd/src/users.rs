@@ -154,6 +154,20 @@ fn user(line: &str) -> Option<User> {
     Some(User { name, uid, gid, home })
 }
 
+/// What of a user's environment is missing in ours.
+pub fn missing_variables() -> Vec<(&'static str, OsString)> {
+    let uid = rustix::process::geteuid().as_raw();
+    let Some(user) = read(Path::new(PASSWD)).into_iter().find(|user| user.uid == uid) else {
+        return Vec::new();
+    };
+    let all = [
+        ("HOME", user.home.into()),
+        ("USER", user.name.clone().into()),
+        ("LOGNAME", user.name.into()),
+    ];
+    all.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()).collect()
+}
+
 /// Adds the usual user with a group of the same name, and gives it a home.
 fn make_default(passwd: &Path, group: &Path) -> std::io::Result<()> {
     const FIRST: u32 = 1000;

@@ -8,6 +8,7 @@
 //! because the engine writes everything down before it answers.
 
 mod admission;
+mod agents;
 mod api;
 mod asker;
 mod body;
@@ -31,6 +32,7 @@ mod routes;
 mod serve;
 mod state;
 mod stream;
+mod swerex;
 mod terminal;
 mod tls;
 mod tokens;
@@ -42,6 +44,7 @@ pub use e2b::{ENVD, dressed_key};
 pub use inside::open_doors;
 pub use otlp::Collector;
 pub use serve::{Settings, serve, serve_mcp};
+pub use swerex::REXD;
 pub use tls::TlsFiles;
 pub use tokens::Tokens;
 

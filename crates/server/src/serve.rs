@@ -8,7 +8,7 @@ use crate::listen::{self, Listeners};
 use crate::otlp::{self, Collector, Spans};
 use crate::state::{Project, Shared, State};
 use crate::tls::{Tls, TlsFiles};
-use crate::{e2b, idempotent, inside, mcp, measure, routes};
+use crate::{e2b, idempotent, inside, mcp, measure, routes, swerex};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use fractal::{Engine, Error, Result};
@@ -124,6 +124,7 @@ async fn serve_on(
     let router = router(state.clone())?;
     measure::keep_measuring(&state);
     e2b::keep_time(&state);
+    swerex::keep_time(&state);
     let exporting = exporter.map(|exporter| exporter.start(state.clone()));
     ready(&addresses);
     let running = handed.map(|handed| {
@@ -146,6 +147,7 @@ async fn serve_on(
     let _ = tokio::time::timeout(Duration::from_secs(5), answered).await;
     let ending = move || {
         state.e2b.close();
+        state.swerex.close();
         state.engine.end_servers();
     };
     let _ = tokio::task::spawn_blocking(ending).await;
@@ -209,7 +211,7 @@ pub(crate) fn router(state: Shared) -> Result<Router> {
     let all = match state.inside {
         // Behind a door there are sandboxes of one kind only.
         Some(_) => all,
-        None => all.merge(e2b::router(state.clone())),
+        None => all.merge(e2b::router(state.clone())).merge(swerex::router(state.clone())),
     };
     Ok(all
         .fallback(routes::nowhere)

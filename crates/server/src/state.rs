@@ -7,6 +7,7 @@ use crate::idempotent::Answers;
 use crate::inputs::Inputs;
 use crate::metrics::{Family, Metrics, Now};
 use crate::otlp::Spans;
+use crate::swerex;
 use fractal::Engine;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -34,6 +35,8 @@ pub struct State {
     pub spans: Option<Spans>,
     /// What clients of E2B were promised.
     pub e2b: Desk,
+    /// Where clients of SWE-ReX work.
+    pub swerex: swerex::Desk,
     /// Whether agents see what the protocol's conformance suite looks for.
     pub mcp_fixtures: bool,
     ending: AtomicBool,
@@ -62,6 +65,7 @@ impl State {
             admission,
             answers: Answers::default(),
             inputs: Inputs::default(),
+            swerex: swerex::Desk::default(),
             metrics: Metrics::default(),
             openapi: LazyLock::new(|| crate::openapi().to_string()),
             inside: None,

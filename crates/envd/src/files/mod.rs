@@ -5,6 +5,7 @@
 //! would have it: its mode, links and owner stay. A new one belongs to whoever
 //! asked.
 
+mod compose;
 mod upload;
 
 pub use upload::UPLOADS_MAX;
@@ -16,7 +17,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Query, State as Here};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Deserialize;
@@ -41,6 +42,7 @@ pub fn routes() -> Router<Shared> {
     Router::new()
         .route("/files", get(download).post(upload::upload))
         .layer(DefaultBodyLimit::disable())
+        .route("/files/compose", post(compose::compose))
 }
 
 /// An error of this part speaks plain HTTP.

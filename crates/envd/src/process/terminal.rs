@@ -28,7 +28,7 @@ use tokio::process::Command;
 pub const TAKE_TERMINAL: &str = "envd-terminal";
 
 /// In the place of an id that stays as it is.
-const SAME: &str = "-";
+pub const SAME: &str = "-";
 
 /// Columns and rows.
 #[derive(Clone, Copy, Debug, Deserialize)]

@@ -12,7 +12,8 @@ use crate::verbs::{export, import};
 use crate::{Caller, Engine, record};
 use fractal_jail::layer::DirEntry;
 use fractal_model::{
-    ArchiveReply, EntryKind, Error, FileEntry, FileList, FileReply, Result, SandboxInfo, Verb,
+    ArchiveReply, Code, EntryKind, Error, FileEntry, FileList, FileReply, Id, Result, SandboxInfo,
+    Verb,
 };
 use fractal_store::{new_id, now_ms};
 use rustix::fs::{Mode, OFlags};
@@ -62,6 +63,18 @@ impl Engine {
         self.authorize(caller, verb)?;
         let found = self.find(caller, Some(sandbox)).map(|_| ());
         self.noted(caller, verb, found)
+    }
+
+    /// The id of a sandbox for whoever may use this verb on it; `None` where
+    /// they see no such sandbox.
+    pub fn reached(&self, caller: &Caller, verb: Verb, sandbox: &str) -> Result<Option<Id>> {
+        self.ready()?;
+        self.authorize(caller, verb)?;
+        match self.find(caller, Some(sandbox)) {
+            Ok(row) => Ok(Some(row.id)),
+            Err(error) if error.code == Code::NotFound => Ok(None),
+            Err(error) => self.noted(caller, verb, Err(error)),
+        }
     }
 
     /// Refuses whoever may not import, before content is taken.

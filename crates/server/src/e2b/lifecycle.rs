@@ -1,8 +1,9 @@
 //! Beginning, pausing, going on and ending, as steps that others interleave
 //! with: each looks at the book again and moves on only from where it stands.
 
-use super::book::{Entry, OnEnd, Phase, now_ms};
-use super::not_found;
+use super::book::{Entry, OnEnd, Phase, now_ms, public};
+use super::{ENVD, not_found};
+use crate::agents::{Agent, Program, Slot};
 use crate::asker::Asker;
 use crate::failure::Failure;
 use crate::state::Shared;
@@ -33,13 +34,22 @@ pub async fn begin(state: &Shared, asker: &Asker, entry: Entry) -> Result<(), Fa
     Ok(())
 }
 
+/// Whoever has the token of a sandbox may do what its maker may.
+fn slot(sandbox: Id) -> Slot {
+    Slot { sandbox, key: None }
+}
+
 /// Makes sure that the program inside is there.
-pub async fn wake(
-    state: &Shared,
-    asker: &Asker,
-    id: Id,
-) -> Result<Arc<super::agents::Agent>, Failure> {
-    state.e2b.agents.at(state, asker, id).await
+pub async fn wake(state: &Shared, asker: &Asker, id: Id) -> Result<Arc<Agent>, Failure> {
+    let shared = state.clone();
+    let program = move || {
+        let entry = shared.e2b.book.get(id).filter(|entry| entry.phase == Phase::Running);
+        let mut env = entry.ok_or_else(|| not_found(&public(id)))?.envs;
+        env.insert("E2B_SANDBOX".to_owned(), "true".to_owned());
+        env.insert("E2B_SANDBOX_ID".to_owned(), public(id));
+        Ok(Program { word: ENVD, env })
+    };
+    state.e2b.agents.at(state, asker, slot(id), program).await
 }
 
 /// A child of a sandbox that sees what it sees now, and reaches what it does
@@ -77,12 +87,12 @@ pub async fn pause(state: &Shared, id: Id) -> Result<bool, Failure> {
     });
     // Also when the disk is too full to say so: nothing may go on for ever.
     end_program(state, id).await;
-    moved?.ok_or_else(|| not_found(&super::book::public(id)).into())
+    moved?.ok_or_else(|| not_found(&public(id)).into())
 }
 
 /// Goes on with a sandbox for at least so long. True if it was paused.
 pub async fn resume(state: &Shared, asker: &Asker, id: Id, time: u64) -> Result<bool, Failure> {
-    let gone = || not_found(&super::book::public(id));
+    let gone = || not_found(&public(id));
     let moved = state.e2b.book.change(id, |entry| {
         let ends = now_ms().saturating_add(time);
         let was_paused = entry.phase == Phase::Paused;
@@ -119,13 +129,13 @@ pub async fn kill(state: &Shared, asker: &Asker, id: Id) -> Result<(), Failure> 
     state.e2b.book.forget(id);
     // It may have been woken once more in between.
     end_program(state, id).await;
-    state.e2b.agents.forget(id);
+    state.e2b.agents.forget(slot(id));
     Ok(())
 }
 
 async fn end_program(state: &Shared, id: Id) {
     let shared = state.clone();
-    let _ = tokio::task::spawn_blocking(move || shared.e2b.agents.end(id)).await;
+    let _ = tokio::task::spawn_blocking(move || shared.e2b.agents.end(slot(id))).await;
 }
 
 /// Ends or pauses those whose time is over, as the owner: each by itself, so
@@ -168,7 +178,7 @@ pub async fn end_of_keys(state: &Shared) {
     let looking = tokio::task::spawn_blocking(move || {
         for (key, sandboxes) in keys.into_values() {
             if shared.engine.has_ended(&key).unwrap_or(false) {
-                sandboxes.into_iter().for_each(|sandbox| shared.e2b.agents.end(sandbox));
+                sandboxes.into_iter().for_each(|sandbox| shared.e2b.agents.end(slot(sandbox)));
             }
         }
     });

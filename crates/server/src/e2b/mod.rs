@@ -2,11 +2,11 @@
 //!
 //! What clients ask about sandboxes ([`control`]) becomes verbs of the engine;
 //! what they ask of a sandbox is answered by a program that runs in it
-//! ([`agents`], `fractal-envd`) and is handed on without a look ([`relay`]).
+//! ([`crate::agents`], `fractal-envd`) and is handed on without a look ([`relay`]).
 //! What the engine has no word for (metadata, variables, when a sandbox ends)
 //! stands in a [`book`] of its own. Nothing here decides what a key may do.
 
-mod agents;
+mod absent;
 mod asked;
 mod book;
 mod control;
@@ -17,14 +17,13 @@ mod relay;
 mod snapshots;
 mod tokens;
 
-pub use agents::COMMAND as ENVD;
 pub use relay::divert;
 pub use tokens::dressed_key;
 
+use crate::agents::Agents;
 use crate::asker;
 use crate::failure::Failure;
 use crate::state::Shared;
-use agents::Agents;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -40,6 +39,9 @@ use tokens::Tokens;
 
 /// What the program inside can do, in the numbers of E2B's own.
 const ENVD_VERSION: &str = "0.6.4";
+
+/// The word of our command line that this door's program inside is.
+pub const ENVD: &str = "envd";
 
 /// How often it is looked whose time has come.
 const LOOK: Duration = Duration::from_millis(250);
@@ -74,7 +76,10 @@ impl Desk {
 
 /// The routes of the control plane.
 pub fn router(state: Shared) -> Router<Shared> {
-    control::routes().merge(snapshots::routes()).layer(from_fn_with_state(state, identify))
+    control::routes()
+        .merge(snapshots::routes())
+        .merge(absent::routes())
+        .layer(from_fn_with_state(state, identify))
 }
 
 /// Ends or pauses sandboxes whose time has come, as long as the server lives.

@@ -4,9 +4,9 @@
 //! made the signature. What proves who asks stays here: the sandbox never sees
 //! it. What it answers is its own affair, and goes to whoever asked.
 
-use super::agents::Agent;
 use super::book::{Entry, Phase, private};
 use super::lifecycle;
+use crate::agents::Agent;
 use crate::asker::Asker;
 use crate::failure::Failure;
 use crate::state::Shared;

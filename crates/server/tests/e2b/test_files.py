@@ -2,8 +2,10 @@
 
 import gzip
 import io
+import json
 import os
 import time
+import urllib.error
 import urllib.request
 
 import pytest
@@ -49,6 +51,46 @@ def test_content_that_is_no_gzip_is_refused(box, place, server):
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(request)
     assert refused.value.code == 400
+
+
+def compose(box, server, **asked):
+    request = urllib.request.Request(
+        f"{server.url}/files/compose", data=json.dumps(asked).encode(), method="POST",
+        headers={"Content-Type": "application/json", **box.connection_config.sandbox_headers})
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)
+
+
+def test_one_file_is_made_of_several(box, place, server):
+    parts = [os.urandom(size) for size in (3_000_000, 0, 17)]
+    names = [f"{place}/part{number}" for number in range(3)]
+    for name, part in zip(names, parts):
+        box.files.write(name, part)
+    told = compose(box, server, destination=f"{place}/new/whole", source_paths=names)
+    assert (told["name"], told["path"], told["type"]) == ("whole", f"{place}/new/whole", "file")
+    assert bytes(box.files.read(f"{place}/new/whole", format="bytes")) == b"".join(parts)
+    assert box.files.get_info(f"{place}/new/whole").owner == "user"
+    assert not any(box.files.exists(name) for name in names)
+    # Onto itself, with its mode.
+    box.files.write(f"{place}/more", "more")
+    box.commands.run(f"chmod 600 {place}/new/whole")
+    compose(box, server, destination=f"{place}/new/whole",
+            source_paths=[f"{place}/new/whole", f"{place}/more"])
+    assert bytes(box.files.read(f"{place}/new/whole", format="bytes")) == b"".join(parts) + b"more"
+    assert box.files.get_info(f"{place}/new/whole").permissions == "-rw-------"
+    assert [entry.name for entry in box.files.list(f"{place}/new")] == ["whole"]
+
+
+@pytest.mark.parametrize("sources, code", [([], 400), (["part", "none"], 404), (["part", "."], 400)])
+def test_what_cannot_be_composed_changes_nothing(box, place, server, sources, code):
+    box.files.write(f"{place}/part", "part")
+    box.files.write(f"{place}/whole", "old")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        compose(box, server, destination=f"{place}/whole",
+                source_paths=[f"{place}/{source}" for source in sources])
+    assert refused.value.code == code
+    assert box.files.read(f"{place}/whole") == "old" and box.files.read(f"{place}/part") == "part"
+    assert sorted(entry.name for entry in box.files.list(place)) == ["part", "whole"]
 
 
 def test_writing_again_replaces_and_keeps_the_mode(box, place):

@@ -1,4 +1,5 @@
-//! The programs inside: one in each sandbox that somebody works in.
+//! The programs inside: one in each sandbox that somebody works in through a
+//! door for other clients, each door with its own.
 //!
 //! Each is a run like any other, started when it is first needed; it ends when
 //! its sandbox is paused or dropped, or this process ends. Connections are
@@ -6,8 +7,6 @@
 //! do what it likes: whoever waits for it does so without a thread, for a
 //! bounded time, and together with all others who do.
 
-use super::book::{Phase, public};
-use super::not_found;
 use crate::asker::Asker;
 use crate::failure::Failure;
 use crate::state::Shared;
@@ -32,8 +31,14 @@ const END: Duration = Duration::from_secs(10);
 const AGENTS_MAX: usize = 1024;
 /// Connections to one of them at once.
 const CONNECTIONS_MAX: usize = 256;
-/// The words of the command line that this is started with, inside.
-pub const COMMAND: &str = "envd";
+
+/// What is started inside.
+pub struct Program {
+    /// The word of our command line that it is.
+    pub word: &'static str,
+    /// Variables of its own.
+    pub env: BTreeMap<String, String>,
+}
 
 /// One that is at work.
 pub struct Agent {
@@ -63,10 +68,19 @@ impl Over {
     }
 }
 
-/// Those at work, by sandbox.
+/// Where one works, and for whom. A program may do what whoever started it may,
+/// so that it is nobody else's unless its door says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slot {
+    pub sandbox: Id,
+    /// The key that alone may use it.
+    pub key: Option<Id>,
+}
+
+/// Those at work.
 #[derive(Default)]
 pub struct Agents {
-    all: Mutex<HashMap<Id, Arc<Place>>>,
+    all: Mutex<HashMap<Slot, Arc<Place>>>,
 }
 
 /// Where one is, or is being started.
@@ -102,54 +116,57 @@ impl Place {
 }
 
 impl Agents {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Id, Arc<Place>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Slot, Arc<Place>>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn place(&self, sandbox: Id) -> Result<Arc<Place>, Failure> {
+    fn place(&self, slot: Slot) -> Result<Arc<Place>, Failure> {
         let mut all = self.lock();
-        if all.len() >= AGENTS_MAX && !all.contains_key(&sandbox) {
+        if all.len() >= AGENTS_MAX && !all.contains_key(&slot) {
             all.retain(|_, place| Arc::strong_count(place) > 1 || place.now().agent.is_some());
         }
-        if all.len() >= AGENTS_MAX && !all.contains_key(&sandbox) {
+        if all.len() >= AGENTS_MAX && !all.contains_key(&slot) {
             let error = Error::new(
                 Code::Busy,
                 format!("{AGENTS_MAX} sandboxes are being worked in, which are all there may be"),
             );
             return Err(Failure::busy(error.hint("pause or kill some"), 5));
         }
-        Ok(all.entry(sandbox).or_default().clone())
+        Ok(all.entry(slot).or_default().clone())
     }
 
-    /// The one in this sandbox, started if need be.
+    /// The one in this sandbox, started if need be. What is to be started is
+    /// asked when it is about to be, and may be refused then.
     pub async fn at(
         &self,
         state: &Shared,
         asker: &Asker,
-        sandbox: Id,
+        slot: Slot,
+        program: impl FnOnce() -> Result<Program, Failure> + Send + 'static,
     ) -> Result<Arc<Agent>, Failure> {
-        let place = self.place(sandbox)?;
+        let place = self.place(slot)?;
         if let Some(agent) = alive(&place) {
             return Ok(agent);
         }
         // By itself, so that a client who goes away does not lose what was
         // begun for others.
         let (state, asker) = (state.clone(), asker.clone());
-        let starting = tokio::spawn(async move { start(&state, &asker, &place, sandbox).await });
+        let starting =
+            tokio::spawn(async move { start(&state, &asker, &place, slot.sandbox, program).await });
         starting.await.map_err(|_| Error::internal("starting the sandbox broke off"))?
     }
 
     /// Ends the one in this sandbox, with all that it has started. Blocks.
-    pub fn end(&self, sandbox: Id) {
-        let place = self.lock().get(&sandbox).cloned();
+    pub fn end(&self, slot: Slot) {
+        let place = self.lock().get(&slot).cloned();
         if let Some(agent) = place.and_then(|place| place.end()) {
             agent.over.wait(END);
         }
     }
 
     /// Nobody will ask for this sandbox again.
-    pub fn forget(&self, sandbox: Id) {
-        let place = self.lock().remove(&sandbox);
+    pub fn forget(&self, slot: Slot) {
+        let place = self.lock().remove(&slot);
         let _ = place.and_then(|place| place.end());
     }
 
@@ -172,6 +189,7 @@ async fn start(
     asker: &Asker,
     place: &Arc<Place>,
     sandbox: Id,
+    program: impl FnOnce() -> Result<Program, Failure>,
 ) -> Result<Arc<Agent>, Failure> {
     let _turn = place.turn.lock().await;
     if let Some(agent) = alive(place) {
@@ -187,10 +205,9 @@ async fn start(
         now.ends
     };
     // After `ends`: whoever pauses it now is seen by one or the other.
-    let entry = state.e2b.book.get(sandbox).filter(|entry| entry.phase == Phase::Running);
-    let entry = entry.ok_or_else(|| not_found(&public(sandbox)))?;
+    let program = program()?;
     let (shared, asker, here) = (state.clone(), asker.clone(), place.clone());
-    let job = move || Agent::start(&shared, &asker, sandbox, &entry.envs, &here, ends);
+    let job = move || Agent::start(&shared, &asker, sandbox, program, &here, ends);
     let started = tokio::task::spawn_blocking(job).await;
     let started = started.map_err(|_| Error::internal("starting the sandbox broke off"))?;
     let mut now = place.now();
@@ -218,7 +235,7 @@ impl Agent {
         state: &Shared,
         asker: &Asker,
         sandbox: Id,
-        envs: &BTreeMap<String, String>,
+        inside: Program,
         place: &Place,
         ends: u64,
     ) -> Result<Agent, Failure> {
@@ -233,20 +250,18 @@ impl Agent {
             .map_err(|error| lost("no socket for the program inside", &error))?;
         let (connection, watched) =
             UnixStream::pair().map_err(|error| lost("no socket for the program inside", &error))?;
-        let mut env = envs.clone();
+        let mut env = inside.env;
         // Of the owner's variables this one alone: it says which Python code
         // runs with, and tells nothing that the clone does not show.
         if let Ok(path) = std::env::var("PATH") {
             env.entry("PATH".to_owned()).or_insert(path);
         }
-        env.insert("E2B_SANDBOX".to_owned(), "true".to_owned());
-        env.insert("E2B_SANDBOX_ID".to_owned(), public(sandbox));
         env.insert(
             "FRACTAL_DIRECTORY".to_owned(),
             state.project.directory.to_string_lossy().into_owned(),
         );
         let run = Run {
-            command: vec![program.to_string_lossy().into_owned(), COMMAND.to_owned()],
+            command: vec![program.to_string_lossy().into_owned(), inside.word.to_owned()],
             sandbox: Some(sandbox.to_string()),
             env,
             world: Some(World::Native),
