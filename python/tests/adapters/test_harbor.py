@@ -4,13 +4,16 @@ that need no model, and the environment by itself."""
 from __future__ import annotations
 
 import asyncio
+import http.server
 import json
 import os
 import pathlib
 import re
+import shutil
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -88,11 +91,11 @@ def task(tmp_path: Path) -> Path:
 # Whole trials.
 
 
-def trials(task: Path, *words: str) -> list[dict[str, Any]]:
+def trials(task: Path, *words: str, **variables: str) -> list[dict[str, Any]]:
     """The results of a job that Harbor's own command runs."""
     out = task.parent / "jobs"
     environment = {**os.environ, "HOME": str(task.parent), "HARBOR_TELEMETRY": "0",
-                   "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+                   "LITELLM_LOCAL_MODEL_COST_MAP": "True", "NO_PROXY": "127.0.0.1", **variables}
     done = subprocess.run(
         [HARBOR, "run", "-p", task, "--env", IMPORT_PATH, "-o", out, *words],
         env=environment, capture_output=True, text=True, timeout=TRIALS_SECONDS_MAX, check=False,
@@ -123,6 +126,53 @@ def test_a_task_whose_build_fails_says_so(task: Path) -> None:
         dockerfile.write("RUN echo trouble >&2; exit 3\n")
     [result] = trials(task, "--agent", "oracle")
     assert "trouble" in result["exception_info"]["exception_message"]
+
+
+class Script(http.server.BaseHTTPRequestHandler):
+    """A model behind the API of OpenAI that says these things in turn."""
+
+    says: list[dict[str, Any]]
+    heard: list[str]
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.heard.append(str(asked["messages"][-1]["content"]))
+        say = self.says.pop(0) if self.says else {"analysis": "", "plan": "", "commands": [], "task_complete": True}
+        message = {"role": "assistant", "content": json.dumps(say)}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        body = json.dumps({"id": "x", "object": "chat.completion", "created": 0, "model": "script",
+                           "choices": [choice], "usage": usage}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words: Any) -> None:
+        pass
+
+
+def types(keys: str, seconds: float = 1.0) -> dict[str, Any]:
+    return {"analysis": "a", "plan": "p", "commands": [{"keystrokes": keys, "duration": seconds}]}
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="skipped: no tmux")
+def test_the_agent_of_harbor_works_at_its_terminal(task: Path) -> None:
+    """Terminus keeps a terminal between its turns, in which programs go on."""
+    Script.says = [types("cd /app; mark=kept\n"), types("./shout < words.txt > hello.txt; echo $mark $PWD\n"), types("")]
+    Script.heard = []
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Script) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        agent = ["--agent", "terminus-2", "--model", "openai/script"]
+        for word in (f"api_base=http://127.0.0.1:{server.server_port}/v1", "record_terminal_session=false",
+                     "enable_summarize=false"):
+            agent += ["--ak", word]
+        try:
+            assert rewards(trials(task, *agent, OPENAI_API_KEY="none")) == [1.0]
+        finally:
+            server.shutdown()
+    assert any("kept /app" in heard for heard in Script.heard)
 
 
 # The environment by itself.
@@ -186,9 +236,6 @@ def test_what_a_command_leaves_running_goes_on(task: Path) -> None:
         assert (await env.exec(f"{serve} echo $!")).return_code == 0
         ask = "for n in $(seq 100); do curl -sf 127.0.0.1:8123/words.txt && break; sleep 0.1; done"
         assert (await env.exec(ask)).stdout == "hello world\n"
-        await env.exec("tmux new-session -d -s work; tmux send-keys -t work 'echo $((6 * 7))' Enter")
-        show = "for n in $(seq 100); do tmux capture-pane -p -t work | grep -x 42 && break; sleep 0.1; done"
-        assert (await env.exec(show)).stdout == "42\n"
         with pytest.raises(RuntimeError, match="timed out"):
             await env.exec("sleep 600", timeout_sec=1)
         assert (await env.exec(ask)).stdout == "hello world\n", "others go on"
