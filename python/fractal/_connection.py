@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
@@ -158,13 +159,16 @@ class InProcess:
     def put_file(
         self, sandbox: str, path: str, data: bytes | IO[bytes], executable: bool
     ) -> None:
-        if isinstance(data, bytes):
-            with tempfile.TemporaryFile() as content:
-                content.write(data)
-                content.flush()
-                self._put(sandbox, path, content, executable)
-        else:
+        if not isinstance(data, bytes) and _has_descriptor(data):
             self._put(sandbox, path, data, executable)
+            return
+        with tempfile.TemporaryFile() as content:
+            if isinstance(data, bytes):
+                content.write(data)
+            else:
+                shutil.copyfileobj(data, content)
+            content.flush()
+            self._put(sandbox, path, content, executable)
 
     def _put(self, sandbox: str, path: str, content: IO[bytes], executable: bool) -> None:
         # A description of its own, so that nobody's place in the file moves.
@@ -221,6 +225,14 @@ def _listen(end: int, hears: Hears) -> None:
     with open(end, "rb", buffering=0) as pipe:
         while piece := pipe.read(65536):
             hears(piece)
+
+
+def _has_descriptor(file: IO[bytes]) -> bool:
+    try:
+        file.fileno()
+    except (AttributeError, OSError):
+        return False
+    return True
 
 
 def _object(text: str) -> dict[str, Any]:

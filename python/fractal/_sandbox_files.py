@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["EntryInfo", "Files", "WriteEntry"]
 
 PIECE_BYTES = 256 << 10
-"""What a program is given at once, in letters, to write."""
+"""What a program is given at once to write."""
 
 
 class WriteEntry(TypedDict):
@@ -95,14 +95,25 @@ class Files:
             content = cast("IO[bytes]", data)
         else:
             content = bytes(cast("Buffer", data))
+        by_engine: tuple[int, ...] = (0o644, 0o755)
+        if not self._put(path, content, executable):
+            self._write_by_program(path, content)
+            by_engine = ()
+        if mode is not None and mode not in by_engine:
+            self._do('chmod -- "$2" "$1"', path, f"{mode & 0o7777:o}")
+
+    def _put(self, path: str, content: bytes | IO[bytes], executable: bool) -> bool:
+        """Has the engine write; whether it did."""
+        if self._box.commands.list():
+            # It would wait for them, and then refuse.
+            return False
         try:
             self._box._connection.put_file(self._box.name, self._place(path), content, executable)
         except (OSError, ValueError) as error:
-            if not _is_for_programs(error):
+            if code_of(error) != "busy" and not _is_for_programs(error):
                 raise
-            self._write_by_program(path, content)
-        if mode is not None and mode not in (0o644, 0o755):
-            self._do('chmod -- "$2" "$1"', path, f"{mode & 0o7777:o}")
+            return False
+        return True
 
     def write_files(self, files: Iterable[WriteEntry | Mapping[str, Any]]) -> None:
         """Writes several, in their order."""
@@ -176,23 +187,25 @@ class Files:
         return base64.b64decode("".join(heard))
 
     def _write_by_program(self, path: str, content: bytes | IO[bytes]) -> None:
-        if not isinstance(content, bytes):
-            content.seek(0)
-        at, arrow = 0, ">"
-        while True:
-            if isinstance(content, bytes):
-                piece = content[at : at + PIECE_BYTES]
-                at += PIECE_BYTES
-            else:
-                piece = content.read(PIECE_BYTES)
-            if not piece and arrow == ">>":
-                return
-            script = (
-                '[ -d "$1" ] && exit 121; mkdir -p -- "$(dirname -- "$1")" || exit 113; '
-                f'base64 -d {arrow} "$1" || exit 113'
-            )
-            self._do(script, path, stdin=base64.encodebytes(piece).decode())
-            arrow = ">>"
+        script = (
+            '[ -d "$1" ] && exit 121; mkdir -p -- "$(dirname -- "$1")" || exit 113; '
+            'cat > "$1" || exit 113'
+        )
+        words = ["sh", "-c", script, "sh", self._place(path)]
+        data = io.BytesIO(content) if isinstance(content, bytes) else content
+        data.seek(0)
+        command = self._box.commands.run(words, background=True)
+        try:
+            while piece := data.read(PIECE_BYTES):
+                command.send_stdin(piece)
+        except BrokenPipeError:
+            pass  # it says why it does not want more
+        except BaseException:
+            command.kill()
+            raise
+        command.close_stdin()
+        done = command.wait()
+        self._judge(done.exit_code, path, done.stderr)
 
     def _do(self, script: str, path: str, *more: str, stdin: str | None = None) -> str:
         """What a script prints about a path; raises what it says is wrong."""

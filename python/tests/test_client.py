@@ -230,6 +230,22 @@ def test_output_is_kept_as_bytes_too(box: Sandbox, client: SandboxClient) -> Non
     assert loud.truncated and loud.stdout_bytes == b"y\n" * (2 << 20)
 
 
+def test_files_are_written_while_something_runs(box: Sandbox) -> None:
+    command = box.commands.run("echo 1 > begun; exec sleep 600", background=True)
+    until = time.monotonic() + 60
+    while not box.files.exists("begun"):
+        assert time.monotonic() < until
+    data = bytes(range(256)) * 12_000
+    box.files.write("sub/data", data)
+    box.files.write("sub/run", io.BytesIO(b"#!/bin/sh\necho ran\n"), mode=0o755)
+    box.files.write("empty", "")
+    assert box.files.read("sub/data", "bytes") == data and box.files.read("empty") == ""
+    assert box.run(["sub/run"]).stdout == "ran\n"
+    with pytest.raises(IsADirectoryError):
+        box.files.write("sub", "x")
+    assert command.is_running and command.kill()
+
+
 def test_one_command_is_killed_and_others_go_on(box: Sandbox) -> None:
     stays = box.commands.run("cat > kept", True)
     goes = box.commands.run("echo here; sleep 600", True)

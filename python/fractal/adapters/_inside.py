@@ -39,7 +39,10 @@ SILENCE_S_MAX = 90.0
 END_S_MAX = 10.0
 LOSS_S_MAX = 3.0
 SOURCE = pathlib.Path(__file__).with_name("_insider.py")
-BOOT = "import sys,base64;SOURCE=base64.b64decode(sys.stdin.buffer.readline()).decode();exec(SOURCE)"
+BOOT = (
+    "import sys, base64; SOURCE = base64.b64decode(sys.stdin.buffer.readline()).decode(); "
+    "exec(SOURCE)"
+)
 SCRIPT = (
     'for python in "$1" python3 /usr/bin/python3; do command -v "$python" >/dev/null 2>&1 && '
     'exec "$python" -I -S -X utf8 -c "$2"; done; '
@@ -249,7 +252,7 @@ class Inside:
         """Ends all that runs inside; the next request begins again."""
         with self._starting:
             line, self._line = self._line, None
-        if line is not None:
+        if line is not None and line.pid == os.getpid():
             line.close()
 
     def close(self) -> None:
@@ -261,11 +264,16 @@ class Inside:
         """Whether it is of no more use, once something was :class:`Gone`. Who
         drops a sandbox ends what runs in it first, so that takes a moment."""
         until = time.monotonic() + LOSS_S_MAX
-        while not self._is_closed and self.box.is_running():
+        while not self._is_closed and self._is_listed():
             if time.monotonic() > until:
                 return False
             time.sleep(0.1)
         return True
+
+    def _is_listed(self) -> bool:
+        # One that is being dropped cannot always be shown, but is in the list.
+        listed = self.box._connection.apply("list")["sandboxes"]
+        return any(info["name"] == self.box.name for info in listed)
 
     def _files(self, verb: str, path: str) -> dict[str, Any]:
         return self._ask(Call(), {"do": verb, "path": path, "user": self.user})
@@ -275,7 +283,8 @@ class Inside:
         with self._starting:
             if self._is_closed:
                 raise Gone(f"sandbox {self.box.name!r} was closed here: open it again")
-            if self._line is None or not self._line.is_up:
+            # One of the process that this one was forked from is not ours.
+            if self._line is None or not self._line.is_up or self._line.pid != os.getpid():
                 self._line = _Line(self.box)
             return self._line
 
@@ -313,6 +322,7 @@ class _Line:
     box: Sandbox
     hello: dict[str, Any] = field(default_factory=dict)
     is_up: bool = True
+    pid: int = field(default_factory=os.getpid)
 
     def __post_init__(self) -> None:
         self._calls: dict[int, Call] = {}
@@ -431,10 +441,18 @@ class _Line:
         threading.Thread(target=self._command.kill, daemon=True).start()
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._command.kill()
-        with contextlib.suppress(Exception):
+        """Has it end and waits for it. Without input it ends of itself, so that
+        a server can tell when it has."""
+        try:
+            with self._sending, contextlib.suppress(OSError):
+                self._command.close_stdin()
             self._command.wait(END_S_MAX)
+        except TimeoutError:
+            self._command.kill()
+            with contextlib.suppress(Exception):
+                self._command.wait(END_S_MAX)
+        except Exception:
+            pass  # it has ended; whoever waits for it is told why
 
 
 def _why_not(box: Sandbox, error: OSError) -> OSError:

@@ -495,15 +495,17 @@ class Desk:
                 self._jobs.pop(job.number, None)
 
     def _as_other(self, request: Request, number: int, content: Optional[BinaryIO]) -> None:
-        """A process of that user does it: the kernel then says what they may."""
+        """A process that becomes that user does it: the kernel then says what
+        they may. It becomes so after its start, since Python may lie where they
+        cannot look."""
         user = User(request["user"])
+        asked = json.dumps({**request, "as": user.other})
         child = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-X", "utf8", "-c", self._source, json.dumps(request)],
+            [sys.executable, "-I", "-S", "-X", "utf8", "-c", self._source, asked],
             stdin=subprocess.DEVNULL if content is None else content,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**self._env, **user.env},
-            **user.other,
         )
         assert child.stdout is not None and child.stderr is not None
         with child.stdout, child.stderr:
@@ -514,9 +516,17 @@ class Desk:
             raise Refused(errno=errno.EIO, message=f"it could not be done: {why}", path=None)
 
 
+def become(other: Dict[str, Any]) -> None:
+    """For good, with all that it was before given up."""
+    os.setgroups(other["extra_groups"])
+    os.setresgid(other["group"], other["group"], other["group"])
+    os.setresuid(other["user"], other["user"], other["user"])
+
+
 def main() -> None:
     if len(sys.argv) > 1:
         request = json.loads(sys.argv[1])
+        become(request["as"])
         on_files(request, request["id"], Lines(sys.stdout.buffer).say, sys.stdin.buffer)
         return
     env = environment()

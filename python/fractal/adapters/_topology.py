@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import pathlib
 import re
@@ -54,11 +55,31 @@ def _with_volume(
         )
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", volume):
         raise ValueError(f"{volume!r} is no name for a volume: use letters, digits, and . _ -")
+    mount = f'{{ at = "{VOLUME_AT}", volume = "{volume}" }}'
+    return _with_template(directory, client, f"{TEMPLATE}-{volume}", TEMPLATE, mount, bounds)
+
+
+def with_scratch(
+    at: str, directory: Directory | None, *, client: SandboxClient, **bounds: Any
+) -> Sandbox:
+    """A clone with scratch space at a path that this machine need not have."""
+    mount = f"{{ at = {json.dumps(at)}, scratch = true }}"
+    return _with_template(directory, client, "clone-with-scratch", "clone", mount, bounds)
+
+
+def _with_template(
+    directory: Directory | None,
+    client: SandboxClient,
+    name: str,
+    base: str,
+    mount: str,
+    bounds: dict[str, Any],
+) -> Sandbox:
     # The engine knows templates by name alone, and asks for them with each run:
     # this one stands with the user's settings in a file that lies nowhere.
-    name = f"{TEMPLATE}-{volume}"
+    text = f'{_own_settings()}\n[templates."{name}"]\nbase = "{base}"\nmounts = [{mount}]\n'
     file = os.fdopen(os.memfd_create("fractal-settings"), "wb", buffering=0)
-    file.write(_settings(name, volume).encode())
+    file.write(text.encode())
     settings = f"/proc/self/fd/{file.fileno()}"
     maker = SandboxClient(home=client._home, settings=settings)
     box = maker.create(directory, template=name, **bounds)
@@ -66,19 +87,15 @@ def _with_volume(
     return box
 
 
+def _own_settings() -> str:
+    try:
+        return pathlib.Path(user_settings()).read_text("utf-8")
+    except FileNotFoundError:
+        return ""
+
+
 # As long as somebody works through a connection, its settings are there.
 _open_files: weakref.WeakKeyDictionary[Connection, IO[bytes]] = weakref.WeakKeyDictionary()
-
-
-def _settings(name: str, volume: str) -> str:
-    try:
-        own = pathlib.Path(user_settings()).read_text("utf-8")
-    except FileNotFoundError:
-        own = ""
-    return (
-        f'{own}\n[templates."{name}"]\nbase = "{TEMPLATE}"\n'
-        f'mounts = [{{ at = "{VOLUME_AT}", volume = "{volume}" }}]\n'
-    )
 
 
 def upload(box: Sandbox, source: Directory | bytes, name: str | None = None) -> str:

@@ -9,6 +9,7 @@ in the clone, which is what it stands on whatever its `FROM` names. It needs
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import os
 import posixpath
@@ -34,6 +35,7 @@ from .. import aio
 from .._aio_threads import on_thread
 from ..client import SandboxClient
 from ._dockerfile import Copy, Image, Run, read
+from ._keeper import Keeper, Tells
 
 __all__ = ["FractalEnvironment"]
 
@@ -61,6 +63,7 @@ class FractalEnvironment(BaseEnvironment):  # type: ignore[misc]  # it has no ty
         self._ttl = ttl
         self._anchor: str | None = None
         self._box: aio.Sandbox | None = None
+        self._keeper: Keeper | None = None
         super().__init__(*args, **how)
 
     @staticmethod
@@ -117,6 +120,7 @@ class FractalEnvironment(BaseEnvironment):  # type: ignore[misc]  # it has no ty
             raise
 
     async def stop(self, delete: bool) -> None:
+        await self._end_commands()
         box, self._box = self._box, None
         anchor, self._anchor = self._anchor, None
         if box is not None:
@@ -201,21 +205,36 @@ class FractalEnvironment(BaseEnvironment):  # type: ignore[misc]  # it has no ty
     ) -> ExecResult:
         who = self._resolve_user(user)
         tell = self._output_callback()
-        done = await self.box.commands.run(
-            _as_user(["bash", "-c", command], self._image.user if who is None else who),
-            cwd=cwd or self.task_env_config.workdir or self._image.workdir,
-            envs={**self._image.env, **(self._merge_env(env) or {})},
-            timeout=timeout_sec or None,
-            network=_network(self._network_policy),
-            on_stdout=None if tell is None else _teller(tell, "stdout"),
-            on_stderr=None if tell is None else _teller(tell, "stderr"),
+        try:
+            done = await self._commands().run(
+                _as_user(["bash", "-c", command], self._image.user if who is None else who),
+                cwd=cwd or self.task_env_config.workdir or self._image.workdir,
+                env={**self._image.env, **(self._merge_env(env) or {})},
+                timeout=timeout_sec or None,
+                tell=None if tell is None else _teller(tell),
+            )
+        except TimeoutError:
+            raise RuntimeError(f"Command timed out after {timeout_sec} seconds") from None
+        stderr = done.stderr.decode(errors="replace")
+        if done.is_truncated:
+            stderr += "\n[there was more output than is kept]\n"
+        return ExecResult(
+            stdout=done.stdout.decode(errors="replace"), stderr=stderr, return_code=done.exit_code
         )
-        if done.outcome == "timeout":
-            raise RuntimeError(f"Command timed out after {timeout_sec} seconds")
-        return ExecResult(stdout=done.stdout, stderr=done.stderr, return_code=done.exit_code)
+
+    def _commands(self) -> Keeper:
+        if self._keeper is None:
+            self._keeper = Keeper(self.box, network=_network(self._network_policy))
+        return self._keeper
 
     async def _apply_network_policy(self, network_policy: NetworkPolicy) -> None:
-        """Holds for what is run from now on; see ``exec``."""
+        """What runs has the network that it began with, so it is ended."""
+        await self._end_commands()
+
+    async def _end_commands(self) -> None:
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            await keeper.close()
 
     # Files.
 
@@ -294,10 +313,17 @@ def _as_user(words: list[str], user: str | int | None) -> list[str]:
     return ["runuser", "-u", str(user), "--", *words]
 
 
-def _teller(
-    tell: Callable[[str, Any], Awaitable[None]], stream: str
-) -> Callable[[str], Awaitable[None]]:
-    return lambda text: tell(text, stream)
+def _teller(tell: Callable[[str, Any], Awaitable[None]]) -> Tells:
+    """Tells pieces of bytes as text, whole characters at a time."""
+    decoders = {
+        name: codecs.getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")
+    }
+
+    async def say(piece: bytes, stream: str) -> None:
+        if text := decoders[stream].decode(piece):
+            await tell(text, stream)
+
+    return say
 
 
 def _pack(archive: IO[bytes], source: Path) -> None:

@@ -57,7 +57,7 @@ class FractalSandboxConfig(BaseModel, frozen=True, extra="forbid"):
     directory: str | None = None
     """The project that each sample works in a copy of; an empty one by default."""
     template: str | None = None
-    """A template of the project's ``fractal.toml``, or ``agent``."""
+    """A template of the project's ``fractal.toml``, or ``standard``."""
     base: Literal["live", "frozen"] = "live"
     network: Literal["none", "host"] | tuple[str, ...] | None = None
     """``none``, ``host``, or the hosts that can be reached."""
@@ -243,7 +243,7 @@ class FractalSandboxEnvironment(SandboxEnvironment):
         if not cleanup:
             left = [name for name, _ in await anyio.to_thread.run_sync(_left)]
             print(f"fractal sandboxes left: {', '.join(left) or 'none'}")
-            print("`fractal enter NAME` looks into one, `inspect sandbox cleanup fractal` ends them")
+            print("`fractal enter NAME` opens a shell; `inspect sandbox cleanup fractal` ends them")
 
     @classmethod
     async def cli_cleanup(cls, id: str | None) -> None:

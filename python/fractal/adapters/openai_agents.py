@@ -11,14 +11,12 @@ from __future__ import annotations
 import asyncio
 import copy
 import io
-import shlex
+import re
 import tarfile
 import tempfile
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -34,6 +32,7 @@ from agents.sandbox.errors import (
     WorkspaceWriteTypeError,
 )
 from agents.sandbox.manifest import Manifest
+from agents.sandbox.materialization import MaterializationResult
 from agents.sandbox.session import SandboxSession, SandboxSessionState
 from agents.sandbox.session.base_sandbox_session import BaseSandboxSession
 from agents.sandbox.session.dependencies import Dependencies
@@ -61,6 +60,7 @@ from .. import aio
 from .._aio_threads import on_thread, stoppable
 from .._errors import code_of
 from ..client import SandboxClient
+from ._terminal import Terminal, at_terminal
 
 __all__ = [
     "FractalSandboxClient",
@@ -70,14 +70,24 @@ __all__ = [
     "sandbox_of",
 ]
 
-UNHEARD_BYTES_MAX = 1 << 20
-"""How much of a program's output is kept until somebody asks for it."""
-
-PIECE_BYTES = 64 << 10
-"""Pieces of output are put together up to this size."""
-
-STDIN_SECONDS_MAX = 10.0
-"""How long a program may take to read what it is given."""
+# The lowest number above all that are given to people; and what makes each.
+_ACCOUNTS = """
+next() { cut -d: -f3 /etc/passwd /etc/group | sort -n | awk '$1 >= 1000 && $1 < 60000 { n = $1 }
+    END { print n ? n + 1 : 1000 }'; }
+"""
+_GROUP = 'grep -q "^$1:" /etc/group || echo "$1:x:$(next):" >> /etc/group'
+_USER = """
+grep -q "^$1:" /etc/passwd && exit
+id=$(next)
+grep -q "^$1:" /etc/group || echo "$1:x:$id:" >> /etc/group
+group=$(grep "^$1:" /etc/group | cut -d: -f3)
+echo "$1:x:$id:$group::/nonexistent:/usr/sbin/nologin" >> /etc/passwd
+"""
+_MEMBER = """
+changed=$(awk -F: -v OFS=: -v g="$1" -v u="$2" '
+    $1 == g && ("," $4 ",") !~ ("," u ",") { $4 = $4 == "" ? u : $4 "," u } { print }' /etc/group)
+printf '%s\\n' "$changed" > /etc/group
+"""
 
 _DEFAULT_ROOT = cast(str, Manifest.model_fields["root"].default)
 
@@ -118,51 +128,6 @@ class FractalSandboxSessionState(SandboxSessionState):
     options: FractalSandboxClientOptions
 
 
-@dataclass
-class _Terminal:
-    """A program that goes on between turns, and what it has written since."""
-
-    tty: bool
-    command: aio.Command | None = None
-    chunks: deque[bytes] = field(default_factory=deque)
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    heard: asyncio.Event = field(default_factory=asyncio.Event)
-    over: asyncio.Event = field(default_factory=asyncio.Event)
-    exit_code: int | None = None
-    used: float = field(default_factory=time.monotonic)
-    waiting: asyncio.Task[None] | None = None
-
-    def hear(self, text: str) -> None:
-        """Takes a piece; of too much, the oldest is given up, which is said."""
-        piece = text.encode()
-        if self.chunks and len(self.chunks[-1]) + len(piece) <= PIECE_BYTES:
-            piece = self.chunks.pop() + piece
-        self.chunks.append(piece)
-        lost = 0
-        while sum(map(len, self.chunks)) > UNHEARD_BYTES_MAX:
-            lost += len(self.chunks.popleft())
-        if lost:
-            self.chunks.appendleft(f"\n[{lost} bytes of output were not kept]\n".encode())
-        self.heard.set()
-
-    async def follow(self) -> None:
-        assert self.command is not None
-        try:
-            done = await self.command.wait()
-            self.exit_code = done.exit_code
-        except OSError as error:
-            self.hear(f"\n[the program was lost: {error}]\n")
-            self.exit_code = 125
-        self.over.set()
-        self.heard.set()
-
-    async def end(self) -> None:
-        if self.command is not None and not self.over.is_set():
-            await self.command.kill()
-        if self.waiting is not None:
-            await self.waiting
-
-
 class FractalSandboxSession(BaseSandboxSession):
     """A session in a sandbox; ``box`` is the sandbox itself."""
 
@@ -171,7 +136,7 @@ class FractalSandboxSession(BaseSandboxSession):
     def __init__(self, state: FractalSandboxSessionState, box: aio.Sandbox) -> None:
         self.state = state
         self.box = box
-        self._terminals: dict[int, _Terminal] = {}
+        self._terminals: dict[int, Terminal] = {}
 
     # What the SDK asks of every back end.
 
@@ -210,6 +175,43 @@ class FractalSandboxSession(BaseSandboxSession):
             reason="backend_unavailable",
             context={"backend": "fractal", "detail": 'only with network="host"'},
         )
+
+    # Accounts.
+
+    async def _apply_manifest(
+        self, *, only_ephemeral: bool = False, provision_accounts: bool = True
+    ) -> MaterializationResult:
+        if provision_accounts and not only_ephemeral:
+            await self.provision_manifest_accounts()
+        return await super()._apply_manifest(
+            only_ephemeral=only_ephemeral, provision_accounts=False
+        )
+
+    async def provision_manifest_accounts(self) -> None:
+        """Not by `useradd`: it wants the file of passwords, which no sandbox shows."""
+        manifest = self.state.manifest
+        for group in manifest.groups:
+            await self._account(_GROUP, group.name)
+        members = [(group.name, user.name) for group in manifest.groups for user in group.users]
+        for name in sorted({user.name for user in manifest.users} | {user for _, user in members}):
+            await self._account(_USER, name)
+        for group_name, user_name in members:
+            await self._account(_MEMBER, group_name, user_name)
+
+    async def _account(self, script: str, *names: str) -> None:
+        for name in names:
+            if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", name):
+                raise WorkspaceStartError(
+                    path=self._workspace_root_path(),
+                    context={"reason": f"{name!r} is no name for an account"},
+                )
+        made = await self._run(["sh", "-c", _ACCOUNTS + script, "sh", *names], cwd="/")
+        if not made.ok():
+            reason = made.stderr.decode(errors="replace").strip()
+            raise WorkspaceStartError(
+                path=self._workspace_root_path(),
+                context={"reason": f"{names[-1]}: accounts need a sandbox of root: {reason}"},
+            )
 
     # Commands.
 
@@ -294,10 +296,10 @@ class FractalSandboxSession(BaseSandboxSession):
     ) -> PtyExecUpdate:
         words = self._prepare_exec_command(*command, shell=shell, user=user)
         await self._make_room()
-        terminal = _Terminal(tty)
+        terminal = Terminal(tty)
         try:
             terminal.command = await self._begin(
-                _at_terminal(words) if tty else words,
+                at_terminal(words) if tty else words,
                 timeout=timeout,
                 stdin=None if tty else b"",
                 hear=terminal.hear,
@@ -324,7 +326,10 @@ class FractalSandboxSession(BaseSandboxSession):
         )
         terminal.used = time.monotonic()
         if chars:
-            await _type(terminal, chars)
+            if not terminal.tty:
+                # The SDK knows this sentence.
+                raise RuntimeError("stdin is not available for this process")
+            await terminal.type(chars)
         wanted_ms = 250 if yield_time_s is None else int(yield_time_s * 1000)
         wait_ms = resolve_pty_write_yield_time_ms(
             yield_time_ms=wanted_ms, input_empty=chars == ""
@@ -564,27 +569,6 @@ def _refuse_mounts(manifest: Manifest) -> None:
             message="fractal mounts no remote storage: copy the files, or mount it on the machine",
             context={"path": path.as_posix()},
         )
-
-
-def _at_terminal(words: list[str]) -> list[str]:
-    """The same at a terminal of its own."""
-    sized = f"stty rows 24 cols 80; exec {shlex.join(words)}"
-    return ["script", "-q", "-e", "-f", "-c", sized, "/dev/null"]
-
-
-async def _type(terminal: _Terminal, chars: str) -> None:
-    if not terminal.tty:
-        # The SDK knows this sentence.
-        raise RuntimeError("stdin is not available for this process")
-    assert terminal.command is not None
-    typing = asyncio.ensure_future(terminal.command.send_stdin(chars))
-    done, _ = await asyncio.wait({typing}, timeout=STDIN_SECONDS_MAX)
-    if not done:
-        # It ends with the program.
-        typing.add_done_callback(lambda task: task.cancelled() or task.exception())
-        raise TimeoutError(f"the program read nothing for {STDIN_SECONDS_MAX:g} seconds")
-    if not isinstance(typing.exception(), OSError | None):
-        typing.result()
 
 
 def _lost(words: list[str], error: Exception) -> ExecTransportError:

@@ -180,6 +180,76 @@ def test_commands_have_a_place_variables_and_a_status(task: Path) -> None:
     with_environment(task, work, persistent_env={"KEPT": "k"})
 
 
+def test_what_a_command_leaves_running_goes_on(task: Path) -> None:
+    async def work(env: FractalEnvironment) -> None:
+        serve = "nohup python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 &"
+        assert (await env.exec(f"{serve} echo $!")).return_code == 0
+        ask = "for n in $(seq 100); do curl -sf 127.0.0.1:8123/words.txt && break; sleep 0.1; done"
+        assert (await env.exec(ask)).stdout == "hello world\n"
+        await env.exec("tmux new-session -d -s work; tmux send-keys -t work 'echo $((6 * 7))' Enter")
+        show = "for n in $(seq 100); do tmux capture-pane -p -t work | grep -x 42 && break; sleep 0.1; done"
+        assert (await env.exec(show)).stdout == "42\n"
+        with pytest.raises(RuntimeError, match="timed out"):
+            await env.exec("sleep 600", timeout_sec=1)
+        assert (await env.exec(ask)).stdout == "hello world\n", "others go on"
+        assert "http.server" in (await env.exec("ps ax")).stdout
+        assert "sleep 600" not in (await env.exec("ps ax | grep -v grep")).stdout
+
+    with_environment(task, work)
+
+
+def test_a_command_does_not_wait_for_what_keeps_its_output(task: Path) -> None:
+    async def work(env: FractalEnvironment) -> None:
+        done = await asyncio.wait_for(env.exec("sleep 600 & echo begun"), 60)
+        assert done.stdout == "begun\n"
+
+    with_environment(task, work)
+
+
+def test_bytes_and_much_output_arrive(task: Path) -> None:
+    async def work(env: FractalEnvironment) -> None:
+        assert (await env.exec(r"printf 'a\377\317\200'")).stdout == "a\ufffdπ"
+        done = await env.exec("yes 0123456789 | head -c 3000000; echo end >&2")
+        assert len(done.stdout) == 3_000_000 and done.stderr == "end\n"
+        done = await env.exec("yes 0123456789 | head -c 30000000")
+        assert len(done.stdout) == 4 << 20 and "more output than is kept" in done.stderr
+        asked = [env.exec(f"sleep 0.{n}; echo {n}; head -c 200000 /dev/zero | tr '\\0' {n}") for n in range(8)]
+        for number, done in enumerate(await asyncio.gather(*asked)):
+            assert done.stdout == f"{number}\n" + str(number) * 200_000
+
+    with_environment(task, work)
+
+
+def test_who_ends_everything_inside_ends_it_for_now(task: Path) -> None:
+    async def work(env: FractalEnvironment) -> None:
+        waits = asyncio.create_task(env.exec("touch begun; sleep 600"))
+        while (await env.exec("ls begun")).return_code:
+            await asyncio.sleep(0.05)
+        done = await env.exec("kill -9 -1")
+        assert done.return_code == 137 and (await waits).return_code == 137
+        assert (await env.exec("cat words.txt")).stdout == "hello world\n"
+        # Nor does nonsense in its place hold anybody up.
+        forged = "for fd in /proc/[0-9]*/fd/1; do printf 'x\\n[]\\n{\"id\":1}\\n' > $fd; done 2>/dev/null"
+        await env.exec(forged)
+        assert (await env.exec("echo on")).stdout == "on\n"
+
+    with_environment(task, work)
+
+
+def test_a_sandbox_that_is_dropped_under_it_is_an_error(task: Path) -> None:
+    async def work(env: FractalEnvironment) -> None:
+        running = asyncio.create_task(env.exec("touch begun; sleep 600"))
+        while (await env.exec("ls begun")).return_code:
+            await asyncio.sleep(0.05)
+        await env.box.drop(force=True)
+        done = await running
+        assert done.return_code == 137 and "all commands were ended" in done.stderr
+        with pytest.raises(FileNotFoundError, match="no sandbox"):
+            await env.exec("true")
+
+    with_environment(task, work)
+
+
 def test_users_are_who_they_are(task: Path) -> None:
     async def work(env: FractalEnvironment) -> None:
         assert (await env.exec("id -un", user="nobody")).stdout == "nobody\n"
@@ -294,6 +364,7 @@ def test_limits_hold(task: Path) -> None:
     async def work(env: FractalEnvironment) -> None:
         done = await env.exec("python3 -c \"x = b'x' * (600 << 20); print(len(x))\"")
         assert done.return_code != 0 and done.stdout == ""
+        assert (await env.exec("echo on")).stdout == "on\n"
 
     with_environment(task, work, config=EnvironmentConfig(memory_mb=256))
 

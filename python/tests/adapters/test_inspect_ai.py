@@ -33,6 +33,7 @@ from inspect_ai.util._concurrency import init_concurrency
 from inspect_ai.util._sandbox import self_check
 from inspect_ai.util._sandbox.limits import override_max_exec_output_size
 from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
+from serving import serving
 
 from fractal import SandboxClient
 from fractal.adapters.inspect_ai import FractalSandboxConfig, FractalSandboxEnvironment
@@ -76,7 +77,7 @@ WHAT_ROOT_MAY = {
     "test_write_binary_file_without_permissions": "root may write what the permissions forbid",
 }
 HIDDEN_BACKUPS = {
-    "test_exec_as_user": "`adduser` replaces /etc/gshadow-, which is hidden; see `show` in the guide"
+    "test_exec_as_user": "`adduser` replaces /etc/gshadow-, which is hidden: see the guide"
 }
 ONE_USER = {"test_exec_as_user": "who runs fractal is not root: there is one user"}
 
@@ -179,7 +180,7 @@ async def test_errors_are_those_that_inspect_knows() -> None:
                 await env.exec(["id"], user="root")
 
 
-async def test_what_a_sample_did_can_be_promoted(home: pathlib.Path, tmp_path: pathlib.Path) -> None:
+async def test_what_a_sample_did_can_be_promoted(tmp_path: pathlib.Path) -> None:
     async with sandbox(FractalSandboxConfig(directory=str(tmp_path))) as env:
         await env.write_file("made.txt", "by a sample")
         ours = env.as_type(FractalSandboxEnvironment)
@@ -236,7 +237,9 @@ def scripted(outputs: list[ModelOutput]) -> Model:
     return get_model("mockllm/model", custom_outputs=outputs)
 
 
-def play(tmp_path: pathlib.Path, samples: list[Sample], outputs: list[ModelOutput], **how: Any) -> EvalLog:
+def play(
+    tmp_path: pathlib.Path, samples: list[Sample], outputs: list[ModelOutput], **how: Any
+) -> EvalLog:
     tools = use_tools([bash(timeout=60), python(timeout=60), bash_session(), text_editor()])
     task = Task(dataset=samples, solver=[tools, generate()], scorer=includes(), **how)
     (log,) = eval(task, model=scripted(outputs), log_dir=str(tmp_path / "logs"), display="none")
@@ -281,8 +284,8 @@ def test_an_evaluation_uses_tools_and_is_scored(tmp_path: pathlib.Path) -> None:
     ]
     log = play(tmp_path, [sample], outputs, sandbox="fractal")
     told = said_by_tools(log)
-    assert told[0].split() == ["99", "100"] and told[1].strip() == "5050"
-    assert "in /tmp" in told[2] and told[4].strip() == "5050"
+    assert told[0].split()[-2:] == ["99", "100"] and told[1].split()[-1] == "5050"
+    assert "in /tmp" in told[2] and told[4].split()[-1] == "5050"
     assert log.results and log.results.scores[0].metrics["accuracy"].value == 1.0
     assert not pathlib.Path("/tmp/answer").exists()
 
@@ -326,8 +329,21 @@ def test_samples_work_in_copies_of_a_project(tmp_path: pathlib.Path) -> None:
         outputs,
         sandbox=("fractal", str(project / "fractal.toml")),
     )
-    assert [text.strip() for text in said_by_tools(log)] == ["42", "42"]
+    assert [text.split()[-1] for text in said_by_tools(log)] == ["42", "42"]
     assert (project / "main.py").read_text() == "print(41)\n"
+
+
+def test_a_sample_whose_time_is_over_leaves_nothing(tmp_path: pathlib.Path) -> None:
+    outputs = [call("bash", command="sleep 600"), answer("never")]
+    task = Task(
+        dataset=[Sample("Sleep.", target="never")],
+        solver=[use_tools(bash()), generate()],
+        sandbox="fractal",
+        time_limit=3,
+    )
+    (log,) = eval(task, model=scripted(outputs), log_dir=str(tmp_path), display="none")
+    assert log.samples and log.samples[0].limit and log.samples[0].limit.type == "time"
+    # That nothing is left is looked at after every test.
 
 
 def test_what_is_left_on_purpose_can_be_cleaned_up(
@@ -346,6 +362,21 @@ def test_a_wrong_setting_is_said_before_the_first_sample(tmp_path: pathlib.Path)
     task = Task(dataset=[Sample("Hi", target="Hi")], solver=generate(), sandbox=spec)
     with pytest.raises(Exception, match="no-such-template"):
         eval(task, model="mockllm/model", log_dir=str(tmp_path), display="none")
+
+
+def test_samples_work_on_a_server(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "main.py").write_text("print(42)\n")
+    with serving(tmp_path) as (url, key):
+        monkeypatch.setenv("FRACTAL_URL", url)
+        monkeypatch.setenv("FRACTAL_KEY", key)
+        outputs = [call("bash", command="python3 main.py"), answer("42")]
+        log = play(tmp_path, [Sample("Run it.", target="42")], outputs, sandbox="fractal")
+        # A login shell may have more to say.
+        assert said_by_tools(log)[0].split()[-1] == "42"
+        assert SandboxClient().list() == []
+        monkeypatch.delenv("FRACTAL_URL")
 
 
 def test_the_guide_runs(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

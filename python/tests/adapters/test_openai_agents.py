@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import pathlib
 import re
 import tarfile
@@ -27,8 +28,10 @@ from agents.sandbox.errors import (
     WorkspaceArchiveReadError,
     WorkspaceArchiveWriteError,
     WorkspaceReadNotFoundError,
+    WorkspaceStartError,
 )
 from agents.sandbox.session import SandboxSession
+from agents.sandbox.types import FileMode, Group, Permissions, User
 from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message, function_call
 from e2b_door import Door, opened
 from fractal import Sandbox, SandboxClient, sandboxes
@@ -202,6 +205,37 @@ def test_a_manifest_is_there_from_the_start(
     with_session(project, work, manifest=manifest, envs={"MARK": "here", "GREETING": "no"})
 
 
+def test_accounts_of_a_manifest_are_there_and_are_worked_as(project: Path) -> None:
+    bob, eve = User(name="bob"), User(name="eve")
+    project.chmod(0o755)
+    manifest = Manifest(
+        users=[bob],
+        groups=[Group(name="staff2", users=[bob, eve]), Group(name="others", users=[eve])],
+        entries={"secret": File(content=b"x", permissions=Permissions(owner=FileMode.ALL))},
+    )
+
+    async def work(session: SandboxSession) -> None:
+        assert (await session.exec("id -un; id -Gn", user="bob")).stdout == b"bob\nbob staff2\n"
+        groups = (await session.exec("id -Gn", user=eve)).stdout.split()
+        assert sorted(groups) == [b"eve", b"others", b"staff2"]
+        assert not (await session.exec("cat secret", user=bob)).ok()
+        with pytest.raises(WorkspaceArchiveReadError):
+            await session.read(Path("secret"), user=bob)
+        begun = await session.pty_exec_start("id -un", user=bob, yield_time_s=20)
+        assert begun.output == b"bob\n"
+        numbers = (await session.exec("cut -d: -f3 /etc/group | sort | uniq -d")).stdout
+        assert numbers == b"", "each group has a number of its own"
+
+    if os.geteuid() == 0:
+        with_session(project, work, manifest=manifest)
+        return
+    with pytest.raises(WorkspaceStartError) as caught:
+        with_session(project, work, manifest=manifest)
+    assert "accounts need a sandbox of root" in str(caught.value.context["reason"])
+    [left] = sandboxes()
+    Sandbox.open(left, project).drop()
+
+
 def test_another_root_can_be_named(project: Path) -> None:
     root = str(project / "below" / "it")
 
@@ -334,6 +368,19 @@ def test_a_service_of_one_command_is_reached_from_another(project: Path) -> None
     with_session(project, work)
 
 
+def test_files_are_written_while_a_program_goes_on(project: Path) -> None:
+    async def work(session: SandboxSession) -> None:
+        begun = await session.pty_exec_start("sleep 600", yield_time_s=0.3)
+        assert begun.process_id is not None
+        for path in ("main.py", "new/file"):
+            await session.write(Path(path), io.BytesIO(b"written\x00"))
+            assert (await session.read(Path(path))).read() == b"written\x00"
+        await session.apply_patch({"type": "create_file", "path": "patched", "diff": "+text\n"})
+        assert (await session.exec("cat patched")).stdout == b"text"
+
+    with_session(project, work)
+
+
 def test_a_terminal_is_one_and_is_heard_in_pieces(project: Path) -> None:
     async def work(session: SandboxSession) -> None:
         begun = await session.pty_exec_start(
@@ -410,7 +457,7 @@ def test_output_that_nobody_asks_for_is_bounded(project: Path) -> None:
 def test_a_program_that_does_not_read_holds_nobody_up(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fractal.adapters.openai_agents.STDIN_SECONDS_MAX", 1.0)
+    monkeypatch.setattr("fractal.adapters._terminal.STDIN_SECONDS_MAX", 1.0)
 
     async def work(session: SandboxSession) -> None:
         begun = await session.pty_exec_start(

@@ -32,6 +32,7 @@ from pydantic_ai.workspaces import (
 )
 from pydantic_ai.workspaces.conformance import WorkspaceBackendSuite
 from pydantic_ai_harness import FileSystem, Shell
+from serving import serving
 
 from fractal import Sandbox, SandboxClient
 from fractal.adapters.pydantic_ai import FractalWorkspace, FractalWorkspaceBackend
@@ -157,7 +158,8 @@ async def test_two_backends_at_once_share_what_runs(backend: FractalWorkspaceBac
     said: list[str] = []
 
     async def say(which: FractalWorkspaceBackend, word: str) -> None:
-        said.append((await which.run(["sh", "-c", 'sleep 0.1; echo "$WORD"'], env={"WORD": word})).stdout)
+        script = 'sleep 0.1; echo "$WORD"'
+        said.append((await which.run(script, shell=True, env={"WORD": word})).stdout)
 
     async with anyio.create_task_group() as group:
         for number in range(20):
@@ -261,6 +263,23 @@ def test_messages_do_not_lead_into_other_sandboxes(project: pathlib.Path) -> Non
         # Who says so on purpose may.
         inside = Workspace(workspace.backend(ref))
         assert anyio.run(inside.read_text, "main.py") == "print(41)\n"
+        anyio.run(workspace.destroy, ref)
+
+
+def test_a_server_has_workspaces_too(project: pathlib.Path) -> None:
+    with serving(project) as (url, key), SandboxClient(url, key) as client:
+        workspace = FractalWorkspace[object](user=USER, client=client)
+        agent = Agent(capabilities=[workspace, Shell(), FileSystem()])
+        model = scripted(
+            call("edit_file", path="main.py", old_text="41", new_text="42"),
+            call("run_command", command="python3 main.py"),
+            "It prints 42 now.",
+        )
+        result = agent.run_sync("Repair main.py.", model=model)
+        assert "42" in returned(result.all_messages())[1]
+        ref = result.response.workspace_ref
+        assert ref is not None
+        assert "+print(42)" in workspace.rest(ref).diff()
         anyio.run(workspace.destroy, ref)
 
 

@@ -7,14 +7,17 @@ import contextvars
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
 
 import pytest
+from conftest import interruptible
 
 from fractal import Sandbox, SandboxClient
+from fractal._connection import engine
 from fractal.adapters import _python, _topology
 from fractal.adapters._python import Interpreter, InterpreterDied
 
@@ -195,43 +198,49 @@ def test_a_tool_that_is_called_off_calls_the_code_off(python: Interpreter) -> No
     assert python.get("kept") == (1,)
 
 
+SLOW = [
+    "import time; time.sleep(600)",
+    "while True: pass",
+    "zeros = open('/dev/zero')\nwhile True: zeros.read(1)",
+    "import subprocess; subprocess.run(['sleep', '600'])",
+    "import asyncio; await asyncio.sleep(600)",
+    "import threading; threading.Event().wait()",
+]
+
+
 def test_code_that_takes_too_long_is_interrupted_and_keeps_its_names(python: Interpreter) -> None:
-    for slow in (
-        "import time; time.sleep(600)",
-        "while True: pass",
-        "input_ = open('/dev/zero')\nwhile True: input_.read(1)",
-        "import subprocess; subprocess.run(['sleep', '600'])",
-        "import asyncio; await asyncio.sleep(600)",
-        "import threading\nthreading.Event().wait()",
-    ):
-        piece = python.run(f"print('begun')\nkept = 1\n{slow}", timeout=0.5)
+    python.run("kept = 1")
+    for slow in SLOW:
+        piece = python.run(slow, timeout=0.5)
         assert piece.error is not None and piece.error.kind == "timeout", slow
         assert piece.error.message == "the code took more than its 0.5 seconds and was interrupted"
-        assert piece.stdout == "begun\n" and python.get("kept") == (1,)
+        assert python.get("kept") == (1,)
     # The time that tools take is their own.
-    python.tools["slow"] = lambda: time.sleep(1.5)
-    assert python.run("slow(); 3", timeout=1).value == 3
+    python.tools["slow"] = lambda: time.sleep(4)
+    assert python.run("slow(); 3", timeout=3).value == 3
     error = python.run("raise KeyboardInterrupt").error
     assert error is not None and (error.kind, error.name) == ("error", "KeyboardInterrupt")
+
+
+STUBBORN = (
+    "import time\nprint('begun')\n"
+    "while True:\n    try: time.sleep(600)\n    except BaseException: pass"
+)
 
 
 def test_code_that_cannot_be_interrupted_is_ended_and_says_so(
     box: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_python, "GRACE_SECONDS", 1.0)
-    stubborn = (
-        "import time\nprint('begun')\n"
-        "while True:\n    try: time.sleep(600)\n    except BaseException: pass"
-    )
-    with Interpreter(box, timeout=0.5) as python:
+    with Interpreter(box) as python:
         with pytest.raises(InterpreterDied, match="could not be interrupted; all names") as died:
-            python.run(stubborn)
+            python.run(STUBBORN, timeout=5)
         assert died.value.stdout == "begun\n" and not python.is_running
         error = python.run("time").error
         assert error is not None and error.name == "NameError"
-    with Interpreter(box, timeout=0.5, restarts=False) as python:
+    with Interpreter(box, timeout=5, restarts=False) as python:
         with pytest.raises(InterpreterDied, match="make a new interpreter"):
-            python.run(stubborn)
+            python.run(STUBBORN)
         with pytest.raises(InterpreterDied, match="could not be interrupted"):
             python.run("1")
 
@@ -338,10 +347,63 @@ def test_a_closed_one_stays_closed(box: Sandbox) -> None:
         python.run("1")
 
 
+def test_ctrl_c_calls_the_code_off_and_keeps_the_names(project: pathlib.Path) -> None:
+    code = (
+        "from fractal import Sandbox\nfrom fractal.adapters._python import Interpreter\n"
+        f"with Sandbox.create({str(project)!r}) as box, Interpreter(box) as python:\n"
+        "    python.tools['tell'] = lambda: print('begun', flush=True)\n"
+        "    try: python.run('kept = 1; tell(); import time; time.sleep(600)')\n"
+        "    except KeyboardInterrupt: print('called off', python.get('kept'))\n"
+    )
+    with interruptible(code) as started:
+        assert started.stdout is not None and started.stdout.readline() == "begun\n"
+        started.send_signal(signal.SIGINT)
+        assert started.stdout.read() == "called off (1,)\n"
+
+
+def test_a_server_that_breaks_off_is_told_of(project: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    server = subprocess.Popen(
+        [os.environ["FRACTAL"], "serve", "--listen", "127.0.0.1:0"],
+        cwd=project,
+        env={**os.environ, "FRACTAL_HOME": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stderr is not None
+    try:
+        next(line for line in server.stderr if "http://127.0.0.1" in line)
+        with SandboxClient(f"unix://{tmp_path}/server.sock", timeout=120) as client:
+            box = client.create(project)
+            python = Interpreter(box, tools={"kill": server.kill})
+            with pytest.raises(InterpreterDied, match="the server broke off"):
+                python.run("kill()\nimport time; time.sleep(600)")
+            python.close()
+    finally:
+        server.kill()
+        server.wait(60)
+        server.stderr.close()
+    SandboxClient(home=tmp_path).open(box.name, project).drop(force=True)
+    engine(tmp_path).settle()
+
+
+def runs(words: str) -> bool:
+    """Whether some process of this machine was started with these words."""
+    for file in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if file.read_bytes().replace(b"\0", b" ").strip() == words.encode():
+                return True
+        except OSError:
+            pass  # it is over
+    return False
+
+
 def test_nothing_runs_on_after_the_end(box: Sandbox) -> None:
+    words = f"sleep {600_000_000 + os.getpid()}"
     with Interpreter(box) as python:
-        python.run("import subprocess; p = subprocess.Popen(['sleep', '987654'])")
-    assert box.run("pgrep -f 'sleep 98765[4]'").exit_code != 0
+        python.run(f"import subprocess; p = subprocess.Popen({words.split()!r})")
+        assert runs(words)
+    assert not runs(words)
     assert box.commands.list() == []
 
 

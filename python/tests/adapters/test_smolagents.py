@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 import subprocess
@@ -190,16 +191,16 @@ def test_failures_are_told_with_what_was_printed(executor: FractalExecutor) -> N
 
 
 def test_time_limits_and_a_process_that_dies(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_python, "GRACE_SECONDS", 1.0)
     counter = Counter(0)
-    with FractalExecutor(sandbox=box, timeout=2, here=["double"]) as executor:
+    with FractalExecutor(sandbox=box, timeout=5, here=["double"]) as executor:
         executor.send_variables({"kept": (1, 2)})
         executor.send_tools({"double": double, "count": counter})
         executor.send_tools({"final_answer": FinalAnswerTool()})
         executor("mine = 1")
-        with pytest.raises(AgentError, match="more than its 2 seconds and was interrupted"):
+        with pytest.raises(AgentError, match="more than its 5 seconds and was interrupted"):
             executor("import time; time.sleep(600)")
         assert executor("mine").output == 1
+        monkeypatch.setattr(_python, "GRACE_SECONDS", 1.0)
         for end in ("import os; os._exit(3)", "import os; os.system('sleep 600')"):
             with pytest.raises(AgentError, match="all names are lost"):
                 executor(end)
@@ -275,6 +276,8 @@ def source_archive(place: pathlib.Path) -> pathlib.Path:
     kept = pathlib.Path(sys.prefix, "suites", wanted)
     if kept.exists():
         return kept
+    if os.access(sys.prefix, os.W_OK):
+        place = kept.parent
     words = [
         sys.executable,
         "-m",

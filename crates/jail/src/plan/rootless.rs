@@ -74,7 +74,7 @@ pub(super) fn steps(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> 
     for (index, own) in facts.own.iter().enumerate().rev() {
         steps.extend(part(spec, own, index, slot_own + index)?);
     }
-    steps.extend(scratches(spec)?);
+    steps.extend(scratches(spec, facts)?);
     // The kernel wants to see the host's own /proc beside a new one, so this
     // one comes before the old root goes.
     steps.push(proc("root/proc")?);
@@ -227,9 +227,10 @@ fn part(spec: &Spec, own: &Own, index: usize, slot: usize) -> Result<Vec<Step>, 
 }
 
 /// Scratch directories: the sandbox's own layers with nothing of the host.
-fn scratches(spec: &Spec) -> Result<Vec<Step>, JailError> {
+fn scratches(spec: &Spec, facts: &Facts) -> Result<Vec<Step>, JailError> {
     let mut steps = Vec::new();
-    let first = spec.stack.mounts.len() + 1;
+    // The numbers before are those of the user's own directories.
+    let first = facts.own.len();
     for (index, path) in scratch_paths(spec).enumerate() {
         let mut lowers: Vec<Vec<u8>> = Vec::new();
         for name in &spec.stack.sealed {

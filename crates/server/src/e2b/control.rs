@@ -23,7 +23,7 @@ use std::collections::HashSet;
 
 const FORKS_MAX: i64 = 20;
 /// Names under which clients ask for what there is without asking.
-const USUAL: [&str; 4] = ["", "base", "code-interpreter-v1", "code-interpreter-beta"];
+pub const USUAL: [&str; 4] = ["", "base", "code-interpreter-v1", "code-interpreter-beta"];
 
 pub fn routes() -> Router<Shared> {
     let router = Router::new()

@@ -6,6 +6,7 @@
 //! What the engine has no word for (metadata, variables, when a sandbox ends)
 //! stands in a [`book`] of its own. Nothing here decides what a key may do.
 
+mod absent;
 mod asked;
 mod book;
 mod control;
@@ -75,7 +76,10 @@ impl Desk {
 
 /// The routes of the control plane.
 pub fn router(state: Shared) -> Router<Shared> {
-    control::routes().merge(snapshots::routes()).layer(from_fn_with_state(state, identify))
+    control::routes()
+        .merge(snapshots::routes())
+        .merge(absent::routes())
+        .layer(from_fn_with_state(state, identify))
 }
 
 /// Ends or pauses sandboxes whose time has come, as long as the server lives.

@@ -2,13 +2,14 @@
 
 use super::asked::Named;
 use super::book::{Entry, Phase, now_ms, private};
-use super::control::{find, read, seen};
+use super::control::{USUAL, find, read, seen};
 use super::filter::{self, Wanted};
 use super::{Refused, lifecycle, not_found, whole};
 use crate::asker::Asker;
 use crate::extract::Query;
 use crate::failure::Failure;
 use crate::state::Shared;
+use crate::work;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, State};
@@ -16,7 +17,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use fractal::model::{Id, Verb};
-use fractal::{Code, Error};
+use fractal::{Caller, Code, Engine, Error, Template};
 use serde_json::{Value, json};
 
 const NAME_BYTES_MAX: usize = 128;
@@ -28,6 +29,7 @@ pub fn routes() -> Router<Shared> {
         .route("/sandboxes/{sandbox}/snapshots", post(take))
         .route("/snapshots", get(list))
         .route("/templates/{template}", delete(forget))
+        .route("/templates/aliases/{template}", get(exists))
 }
 
 fn told(entry: &Entry) -> Value {
@@ -111,6 +113,27 @@ async fn forget(
     let id = named(&state, &asker, &template).await?.ok_or_else(none)?;
     lifecycle::kill(&state, &asker, id).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Whether a sandbox could start from what is called so.
+async fn exists(
+    State(state): State<Shared>,
+    Extension(asker): Extension<Asker>,
+    Path(template): Path<String>,
+) -> Result<axum::Json<Value>, Refused> {
+    let name = template.clone();
+    let is_ours = move |_: &Engine, caller: &Caller| match Template::find(caller, &name) {
+        Ok(_) => Ok(true),
+        Err(error) if error.code == Code::NotFound => Ok(false),
+        Err(error) => Err(error),
+    };
+    if USUAL.contains(&template.as_str())
+        || named(&state, &asker, &template).await?.is_some()
+        || work::blocking(&state, &asker, Verb::List, is_ours).await?
+    {
+        return Ok(axum::Json(json!({ "templateID": template, "public": false })));
+    }
+    Err(Error::not_found(format!("template {} was not found", template.escape_debug())).into())
 }
 
 /// The snapshot of this id or name that whoever asks can see; the newest, if

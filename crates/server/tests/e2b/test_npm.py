@@ -9,6 +9,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -17,6 +18,8 @@ CASES_MIN = 80
 # One case may take as long, and a file.
 CASE_S = 300
 FILE_S = 900
+# Until what was ended is gone.
+PATIENCE_S = 60
 # What is shown of a run that failed.
 LINES_SHOWN = 120
 
@@ -45,29 +48,48 @@ def run(words, environment):
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         said, _ = process.communicate(timeout=FILE_S)
-    except subprocess.TimeoutExpired:
+    except BaseException as error:
         os.killpg(process.pid, signal.SIGKILL)
         said, _ = process.communicate()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
     return process.returncode, said
 
 
-def sandboxes(server):
-    """All there are, also paused ones and snapshots."""
-    return {one["id"] for one in json.loads(server.fractal("--json", "list"))["sandboxes"]}
+def there(server):
+    """All sandboxes, also paused ones and snapshots, and what runs in them."""
+    listed = json.loads(server.fractal("--json", "list"))["sandboxes"]
+    mark = f"\0FRACTAL_DIRECTORY={server.project}\0".encode()
+    found = {one["id"] for one in listed}
+    for place in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in b"\0" + (place / "environ").read_bytes():
+                found.add(f"process {place.name}: {(place / 'cmdline').read_bytes()}")
+        except OSError:
+            pass  # It has ended, or is somebody else's.
+    return found
+
+
+def left_behind(server, before):
+    """What is more than before, when it has had time to go."""
+    until = time.monotonic() + PATIENCE_S
+    while (left := there(server) - before) and time.monotonic() < until:
+        time.sleep(0.2)
+    return left
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name.removesuffix(".test.mjs"))
 def test_npm(file, node, keys, server):
     told = int(re.match(r"// (\d+) cases?[:.]", file.read_text()).group(1))
-    before = sandboxes(server)
+    before = there(server)
     status, said = run([node, "--test", f"--test-timeout={CASE_S * 1000}", "--test-reporter=spec", str(file)],
                        {**os.environ, **keys})
     closing = "\n".join(said.splitlines()[-LINES_SHOWN:])
-    counts = dict(re.findall(r"^ℹ (\w+) (\d+)$", said, re.MULTILINE))
-    assert status == 0, closing
-    assert (counts["pass"], counts["tests"]) == (str(told), str(told)), closing
+    counts = {"pass": "none", "tests": "none", **dict(re.findall(r"^ℹ (\w+) (\d+)$", said, re.MULTILINE))}
+    left = left_behind(server, before)
+    assert (status, counts["pass"], counts["tests"]) == (0, str(told), str(told)), closing
+    assert not left
     passed[file.name] = told
-    assert sandboxes(server) <= before, "nothing is left behind"
 
 
 def test_npm_has_many_cases(node):

@@ -1,10 +1,10 @@
-// 29 cases: sandboxes made, found, timed, paused, forked and ended.
+// 31 cases: sandboxes made, found, timed, paused, forked and ended.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { e2b, fresh, ids, pages, until, untilGone } from './helper.mjs'
 
-const { E2B, Sandbox, SandboxNotFoundError, TimeoutError } = e2b
+const { E2B, Sandbox, SandboxNotFoundError, Secret, Template, TimeoutError, Volume } = e2b
 
 test('a sandbox is there until it is killed', async (t) => {
   const sandbox = await fresh(t)
@@ -283,4 +283,24 @@ test('a client is bound to its own server and key', async (t) => {
   assert.equal((await sandbox.commands.run('echo bound')).stdout, 'bound\n')
   const nowhere = new E2B({ apiKey: 'e2b_00', apiUrl: process.env.E2B_API_URL })
   await assert.rejects(nowhere.Sandbox.list().nextItems(), e2b.AuthenticationError)
+})
+
+test('templates are known by their names', async (t) => {
+  const sandbox = await fresh(t)
+  const { snapshotId } = await sandbox.createSnapshot({ name: 'npm-known' })
+  t.after(() => Sandbox.deleteSnapshot(snapshotId))
+  for (const name of ['base', 'code-interpreter-v1', 'standard', 'npm-known', snapshotId]) {
+    assert.equal(await Template.exists(name), true, name)
+  }
+  assert.equal(await Template.exists('no-such-template'), false)
+})
+
+test('volumes, secrets and built templates are refused with a reason', async () => {
+  await assert.rejects(Volume.create('v'), /400: volumes/)
+  await assert.rejects(Volume.list(), /400: volumes/)
+  await assert.rejects(Secret.create('s', 'v'), /400: secrets/)
+  await assert.rejects(Secret.list().nextItems(), /400: secrets/)
+  const template = Template().fromImage('debian:12').runCmd('true')
+  await assert.rejects(Template.build(template, 'mine'), /400: templates are not built/)
+  await assert.rejects(Template.getTags('base'), /400: templates are not built/)
 })
