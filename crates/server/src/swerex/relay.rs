@@ -49,16 +49,9 @@ pub async fn hand_on(
             ),
         )));
     };
-    let (stream, permit) = connection(state, asker, id).await?;
-    let broken = |_| {
-        Refused::Thrown(Thrown::new(
-            "SwerexException",
-            "what runs in the sandbox was ended meanwhile: its sessions are gone, its files are \
-             kept; create a session again",
-        ))
-    };
+    let (agent, stream, permit) = connection(state, asker, id).await?;
     let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|_| broken())?;
     let working = tokio::spawn(async move {
         let _permit = permit;
         // What breaks here is seen by who reads the answer.
@@ -66,7 +59,11 @@ pub async fn hand_on(
     });
     // Whoever goes away takes it along.
     let guard = Guard(working.abort_handle(), used);
-    let answer = sender.send_request(request).await.map_err(broken)?;
+    let Ok(answer) = sender.send_request(request).await else {
+        // The next request must not come to one that is about to end.
+        agent.wait_over().await;
+        return Err(broken());
+    };
     let (parts, body) = answer.into_parts();
     let chunks = Body::new(body).into_data_stream().map(move |chunk| {
         let _ = &guard;
@@ -80,6 +77,14 @@ pub async fn hand_on(
         }
     }
     Ok(response)
+}
+
+fn broken() -> Refused {
+    Refused::Thrown(Thrown::new(
+        "SwerexException",
+        "what runs in the sandbox was ended meanwhile: its sessions are gone, its files are kept; \
+         create a session again",
+    ))
 }
 
 /// Ends the work on a connection when dropped, and lets go of the name.
@@ -130,11 +135,11 @@ async fn connection(
     state: &Shared,
     asker: &Asker,
     id: Id,
-) -> Result<(UnixStream, OwnedSemaphorePermit), Refused> {
+) -> Result<(Arc<Agent>, UnixStream, OwnedSemaphorePermit), Refused> {
     for is_last in [false, true] {
         let agent = program(state, asker, id).await?;
         match agent.connect(Arrival::Requests) {
-            Ok(connected) => return Ok(connected),
+            Ok((stream, permit)) => return Ok((agent, stream, permit)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let error = Error::new(Code::Busy, "the sandbox has too many connections");
                 return Err(Failure::busy(error.hint("close some"), 1).into());

@@ -214,6 +214,22 @@ def test_a_program_inside_that_is_killed_is_told_and_comes_back(server, key):
     run(box.close())
 
 
+def test_a_program_inside_that_stands_still_holds_up_nobody_else(server, key, box):
+    still = server.runtime(key, "still")
+    run(still.create_session(SESSION))
+
+    async def stop():
+        action = BashAction(command="kill -STOP $PPID; sleep 1000")
+        await asyncio.wait_for(still.run_in_session(action), 2)
+
+    with pytest.raises(asyncio.TimeoutError):
+        run(stop())
+    assert execute(box, "echo a") == "a\n"
+    run(still.close())
+    assert execute(still, "echo again") == "again\n"
+    run(still.close())
+
+
 def test_memory_that_is_used_up_ends_the_command_or_is_told(server):
     key = server.key("tight", "operator", "--memory", "300m", "--pids", "200")
     box = server.runtime(key, "tight")

@@ -189,6 +189,16 @@ def test_much_output_arrives_and_too_much_is_said_to_be_cut(shell):
     assert "bytes are left out here]" in shown and len(shown) < 30_000_000
 
 
+def test_a_flood_can_be_stopped_and_holds_up_no_other_session(shell):
+    create(shell.runtime, "other")
+    with pytest.raises(CommandTimeoutError):
+        shell.run("yes", timeout=2)
+    seen = run(shell.runtime.run_in_session(BashAction(command="echo a", session="other")))
+    assert seen.output == "a\n"
+    assert len(shell.act(BashInterruptAction(timeout=PATIENCE)).output) < 30_000_000
+    assert shell.output("echo after").endswith("after\n")
+
+
 def test_sessions_are_apart(box):
     create(box, "a"), create(box, "b")
     for name in "ab":
