@@ -110,7 +110,7 @@ test('sandboxes are managed by their ids alone', async (t) => {
 })
 
 test('time runs out', async (t) => {
-  const sandbox = await fresh(t, { timeoutMs: 1000 })
+  const sandbox = await fresh(t, { timeoutMs: 2000 })
   await until(async () => !(await sandbox.isRunning()))
   assert(!(await ids()).includes(sandbox.sandboxId))
 })
