@@ -81,7 +81,7 @@ class Server:
         self.process.wait()
 
     def stop(self):
-        if self.process.poll() is None:
+        if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
                 self.process.wait(60)
@@ -95,8 +95,8 @@ def serving():
     root = tempfile.mkdtemp(prefix="fractal-swerex-")
     os.chmod(root, 0o755)
     server = Server(root)
-    server.start()
     try:
+        server.start()
         yield server
     finally:
         server.stop()
