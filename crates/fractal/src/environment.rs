@@ -172,10 +172,10 @@ const SECRET: &[&str] = &[
     ".mysql_history",
 ];
 
-/// Files of the system that hold credentials, and what root could read.
+/// Files of the system that hold credentials, and what root could read. Not
+/// `shadow-` and `gshadow-`: what makes users replaces them, which nobody can do
+/// with a path that is covered, and they hold nothing that `shadow` does not.
 const SECRET_SYSTEM: &[&str] = &[
-    "/etc/shadow-",
-    "/etc/gshadow-",
     "/etc/sudoers",
     "/etc/sudoers.d",
     "/etc/ssl/private",

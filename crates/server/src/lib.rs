@@ -10,6 +10,7 @@
 mod admission;
 mod agents;
 mod api;
+mod arrival;
 mod asker;
 mod body;
 mod e2b;

@@ -8,9 +8,9 @@ use crate::listen::{self, Listeners};
 use crate::otlp::{self, Collector, Spans};
 use crate::state::{Project, Shared, State};
 use crate::tls::{Tls, TlsFiles};
-use crate::{e2b, idempotent, inside, mcp, measure, routes, swerex};
+use crate::{arrival, e2b, idempotent, inside, mcp, measure, routes, swerex};
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use fractal::{Engine, Error, Result};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -217,6 +217,7 @@ pub(crate) fn router(state: Shared) -> Result<Router> {
         .fallback(routes::nowhere)
         .layer(from_fn_with_state(state.clone(), e2b::divert))
         .layer(from_fn_with_state(state.clone(), asker::check_names))
+        .layer(from_fn(arrival::let_in))
         .layer(from_fn_with_state(state.clone(), routes::count))
         .with_state(state))
 }

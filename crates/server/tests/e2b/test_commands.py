@@ -66,6 +66,12 @@ def test_users_are_who_they_are(box):
     assert box.commands.run("whoami; id -u", user="root").stdout == "root\n0\n"
 
 
+def test_users_are_made_as_on_any_machine(box):
+    made = "useradd --create-home carl && usermod --groups users carl && groupadd crew && id -nG carl"
+    assert box.commands.run(made, user="root").stdout == "carl users\n"
+    assert box.commands.run("whoami; stat -c %a /dev/null", user="carl").stdout == "carl\n666\n"
+
+
 def test_a_user_that_is_missing_is_refused(box):
     with pytest.raises(AuthenticationException):
         box.commands.run("true", user="nobody-like-that")

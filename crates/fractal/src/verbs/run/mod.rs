@@ -33,7 +33,6 @@ pub const CAPTURE_BYTES_MAX: usize = 4 << 20;
 pub struct RunIo {
     streams: Streams,
     terminal: bool,
-    #[cfg_attr(not(feature = "virtual"), expect(dead_code))]
     job: Job,
     begun: Option<Begun>,
     /// Whoever asked runs scripts in memory itself.
