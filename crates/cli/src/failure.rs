@@ -46,7 +46,7 @@ pub fn report(error: &Error, json: bool) -> ExitCode {
 }
 
 /// Colour is for terminals whose owner did not decline it.
-fn colours() -> bool {
+pub fn colours() -> bool {
     let declined = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
     !declined && io::stderr().is_terminal()

@@ -26,6 +26,10 @@ pub struct Inside {
     /// the current directory as it is now (frozen)
     #[arg(long, env = "FRACTAL_BASE", value_name = "KIND", value_parser = base_kind, default_value = "live", hide_env_values = true)]
     pub base: BaseKind,
+    /// Write down what comes of it in this experiment [default: the one that
+    /// you stand in, if any]
+    #[arg(long, env = "FRACTAL_EXPERIMENT", value_name = "NAME", hide_env_values = true)]
+    pub experiment: Option<String>,
 }
 
 /// Which sandbox a run happens in.
@@ -160,6 +164,7 @@ impl Inside {
             template: self.template,
             ttl_ms: self.ttl,
             base: self.base,
+            experiment: self.experiment,
             ..fractal::Run::default()
         })
     }

@@ -5,6 +5,7 @@ use crate::bounds::check;
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::table::{plain, plural};
+use crate::verbs::knowledge;
 use fractal::model::{
     Check, CheckReport, CheckResult, Conflict, LeftOut, PromoteReply, TypedPath, Verdict,
 };
@@ -130,6 +131,7 @@ pub fn remarks(session: &Session, reply: &PromoteReply) {
     for note in reply.notes.iter().filter(|_| !is_kept_out(reply)) {
         session.note(note);
     }
+    knowledge::recorded(session, &reply.recorded);
     let name = reply.sandbox.as_deref().unwrap_or_default();
     let is_refusal = status(reply) != 0;
     for line in closing(session, reply, name) {

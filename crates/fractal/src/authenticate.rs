@@ -51,15 +51,15 @@ impl Engine {
     /// The key that a secret is good for. The key of a door is good at that
     /// door alone: anywhere else its holder would be without the door's bounds.
     pub fn authenticate(&self, secret: &str) -> Result<Key> {
-        self.known(secret, None)
+        self.key_of_secret(secret, None)
     }
 
     /// The same at a door, which takes no other key than its own.
     pub fn authenticate_at(&self, secret: &str, door: &Grant) -> Result<Key> {
-        self.known(secret, Some(door))
+        self.key_of_secret(secret, Some(door))
     }
 
-    fn known(&self, secret: &str, door: Option<&Grant>) -> Result<Key> {
+    fn key_of_secret(&self, secret: &str, door: Option<&Grant>) -> Result<Key> {
         self.ready()?;
         let now = now_ms();
         let id = read_secret(secret);

@@ -8,13 +8,17 @@
 mod attempts;
 pub(crate) mod branch;
 mod find;
+#[cfg(feature = "knowledge")]
+mod index;
 mod roles;
 mod servers;
 mod stages;
 
 pub use attempts::TrySettings;
-#[cfg(feature = "tools")]
+#[cfg(any(feature = "tools", feature = "knowledge"))]
 pub(crate) use find::read_regular;
+#[cfg(feature = "knowledge")]
+pub use index::{IndexServers, ModelChoice};
 pub use servers::Server;
 pub use stages::{Line, Stage};
 
@@ -94,6 +98,9 @@ struct File {
     role: BTreeMap<String, roles::RoleFile>,
     #[serde(default)]
     mcp: BTreeMap<String, servers::ServerFile>,
+    #[cfg(feature = "knowledge")]
+    #[serde(default)]
+    index: index::IndexFile,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -148,6 +155,8 @@ impl Source {
 
     fn read(path: PathBuf, text: &str) -> Result<Source> {
         let mut file = parse(&path, text)?;
+        #[cfg(feature = "knowledge")]
+        index::check(&path, &file.index)?;
         let (checks, attempts) = (take(&mut file.check), take(&mut file.attempt));
         let reading = attempts::Reading { path: &path, text };
         let declared = reading.declared(checks, attempts, take(&mut file.r#try))?;
@@ -258,6 +267,12 @@ impl Config {
         Ok(Some(template))
     }
 
+    /// Whether a text would do as the settings of this file.
+    #[cfg(feature = "knowledge")]
+    pub(crate) fn check(path: &Path, text: &str) -> Result<()> {
+        Source::read(path.to_owned(), text).map(drop)
+    }
+
     /// Every setting with its origin, for `fractal config show`.
     pub fn settings(&self) -> Result<Vec<Setting>> {
         let limits = self.limits()?;
@@ -301,6 +316,8 @@ impl Config {
         list.extend(self.stage_settings());
         list.extend(self.role_settings());
         list.extend(self.server_settings());
+        #[cfg(feature = "knowledge")]
+        list.extend(self.index_settings());
         Ok(list)
     }
 

@@ -370,9 +370,14 @@ pub(crate) fn open<'a>(
 }
 
 /// What the run may do, where it is: what works in sandboxes, and promotes.
+/// Notes that it writes and finds are those of its own sandbox; experiments
+/// are directories of a project, and behind a door there is none.
 fn door_key(row: &SandboxRow, run: Id, policy: &Policy) -> Key {
     let mut verbs = Role::built_in("runner").and_then(|role| role.policy.allow);
-    verbs.iter_mut().for_each(|verbs| verbs.extend([Verb::Promote]));
+    verbs.iter_mut().for_each(|verbs| {
+        verbs.insert(Verb::Promote);
+        verbs.remove(&Verb::Skunk);
+    });
     let now = now_ms();
     Key {
         id: new_id(),

@@ -23,6 +23,8 @@ mod environment;
 mod files;
 mod flat;
 mod full_disk;
+#[cfg(feature = "knowledge")]
+mod knowledge;
 #[cfg(feature = "virtual")]
 mod landing;
 mod living;
@@ -43,6 +45,8 @@ mod view;
 
 pub use cancel::Cancel;
 pub use config::{Config, Line, Server, Setting, Stage, TrySettings};
+#[cfg(feature = "knowledge")]
+pub use config::{IndexServers, ModelChoice};
 pub use doctor::{Diagnosis, Finding};
 pub use doors::{fingerprint, new_name};
 pub use doorway::{DOOR_VARIABLE, Doors, Doorway, Grant, KEY_VARIABLE};
@@ -152,6 +156,8 @@ pub struct Engine {
     tools: OnceLock<tools::ToolRegistry>,
     #[cfg(feature = "tools")]
     mcp: tools::mcp::Known,
+    #[cfg(feature = "knowledge")]
+    models: knowledge::meaning::Models,
 }
 
 /// The store, once a door has opened it with [`Engine::ready`].
@@ -190,6 +196,8 @@ impl Engine {
             tools: OnceLock::new(),
             #[cfg(feature = "tools")]
             mcp: tools::mcp::Known::default(),
+            #[cfg(feature = "knowledge")]
+            models: knowledge::meaning::Models::default(),
         };
         if !engine.layers_dir().is_dir() {
             engine.ready()?;
@@ -263,7 +271,7 @@ impl Engine {
         match action {
             Action::Run(run) => {
                 let io = RunIo::told(run.stdin.as_deref());
-                verbs::run::run(self, caller, run, io).map(|reply| Reply::Run(Box::new(reply)))
+                self.run_recorded(caller, run, io).map(|reply| Reply::Run(Box::new(reply)))
             }
             Action::Fork { sandbox, name, ask, network, ttl_ms, world } => {
                 let asked =
@@ -305,7 +313,8 @@ impl Engine {
             Action::Gc { dry_run, undo_ms } => {
                 verbs::gc::gc(self, caller, dry_run, undo_ms).map(Reply::Gc)
             }
-            Action::Try(asked) => verbs::attempt::try_all(self, caller, *asked, &|_| (), &|| false)
+            Action::Try(asked) => self
+                .try_recorded(caller, *asked, &|_| (), &|| false)
                 .map(|reply| Reply::Try(Box::new(reply))),
             Action::Compare { sandboxes, checks, score, rank, repeat } => {
                 let asked = Judged {
@@ -319,8 +328,9 @@ impl Engine {
                 verbs::compare::compare(self, caller, &sandboxes, asked)
                     .map(|reply| Reply::Try(Box::new(reply)))
             }
-            Action::Promote(asked) => verbs::promote::promote(self, caller, &asked)
-                .map(|reply| Reply::Promote(Box::new(reply))),
+            Action::Promote(asked) => {
+                self.promote_recorded(caller, &asked).map(|reply| Reply::Promote(Box::new(reply)))
+            }
             Action::Verify { promotion } => {
                 verbs::verify::verify(self, caller, promotion.as_deref())
                     .map(|reply| Reply::Verify(Box::new(reply)))
@@ -330,7 +340,8 @@ impl Engine {
                 verbs::update::update(self, caller, sandbox.as_deref(), &asked)
                     .map(|reply| Reply::Promote(Box::new(reply)))
             }
-            Action::Guard(asked) => verbs::guard::guard(self, caller, *asked, RunIo::captured())
+            Action::Guard(asked) => self
+                .guard_recorded(caller, *asked, RunIo::captured())
                 .map(|reply| Reply::Guard(Box::new(reply))),
             Action::Undo { promotion, only, dry_run } => {
                 let asked =
@@ -365,6 +376,32 @@ impl Engine {
             Action::Tools { sandbox } => {
                 self.list_tools(caller, sandbox.as_deref()).map(Reply::Tools)
             }
+            #[cfg(feature = "knowledge")]
+            Action::Note(asked) => verbs::note::note(self, caller, &asked).map(Reply::Note),
+            #[cfg(feature = "knowledge")]
+            Action::Find(asked) => {
+                verbs::find::find(self, caller, &asked).map(|reply| Reply::Find(Box::new(reply)))
+            }
+            #[cfg(feature = "knowledge")]
+            Action::Graph(asked) => verbs::find::graph(self, caller, &asked).map(Reply::Graph),
+            #[cfg(feature = "knowledge")]
+            Action::Learned { since_ms } => {
+                verbs::find::learned(self, caller, since_ms).map(Reply::Learned)
+            }
+            #[cfg(feature = "knowledge")]
+            Action::Skunk(verb) => verbs::skunk::skunk(self, caller, *verb),
+            #[cfg(feature = "knowledge")]
+            Action::Index(verb) => verbs::index::index(self, caller, verb, &mut |_, _| ()),
+            #[cfg(not(feature = "knowledge"))]
+            Action::Note(_)
+            | Action::Find(_)
+            | Action::Graph(_)
+            | Action::Learned { .. }
+            | Action::Skunk(_)
+            | Action::Index(_) => {
+                Err(Error::new(Code::Unsupported, "this fractal was built without records")
+                    .hint("build it with the feature `knowledge`"))
+            }
             #[cfg(not(feature = "tools"))]
             Action::Tool(_) | Action::Calls(_) | Action::Tools { .. } => {
                 Err(Error::new(Code::Unsupported, "this fractal was built without tools")
@@ -373,10 +410,70 @@ impl Engine {
         }
     }
 
+    /// Looks after the index of what was learned, and tells how far it is.
+    #[cfg(feature = "knowledge")]
+    pub fn index_with(
+        &self,
+        caller: &Caller,
+        verb: fractal_model::IndexVerb,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Reply> {
+        self.ready()?;
+        let needed = verb.verb();
+        self.authorize(caller, needed)?;
+        let done = verbs::index::index(self, caller, verb, progress);
+        self.noted(caller, needed, done)
+    }
+
+    /// There is none without the feature `knowledge`.
+    #[cfg(not(feature = "knowledge"))]
+    pub fn index_with(
+        &self,
+        caller: &Caller,
+        verb: fractal_model::IndexVerb,
+        _: &mut dyn FnMut(u64, u64),
+    ) -> Result<Reply> {
+        self.apply(caller, Action::Index(verb))
+    }
+
+    #[cfg(not(feature = "knowledge"))]
+    fn run_recorded(&self, caller: &Caller, run: Run, io: RunIo) -> Result<RunReply> {
+        refuse_experiment(run.experiment.as_deref())?;
+        verbs::run::run(self, caller, run, io)
+    }
+
+    #[cfg(not(feature = "knowledge"))]
+    fn try_recorded(
+        &self,
+        caller: &Caller,
+        asked: Try,
+        watch: Watch<'_>,
+        stop: Stop<'_>,
+    ) -> Result<TryReply> {
+        refuse_experiment(asked.run.experiment.as_deref())?;
+        verbs::attempt::try_all(self, caller, asked, watch, stop)
+    }
+
+    #[cfg(not(feature = "knowledge"))]
+    fn guard_recorded(&self, caller: &Caller, asked: Guard, io: RunIo) -> Result<GuardReply> {
+        refuse_experiment(asked.run.experiment.as_deref())?;
+        verbs::guard::guard(self, caller, asked, io)
+    }
+
+    #[cfg(not(feature = "knowledge"))]
+    fn promote_recorded(
+        &self,
+        caller: &Caller,
+        asked: &fractal_model::Promote,
+    ) -> Result<fractal_model::PromoteReply> {
+        refuse_experiment(asked.experiment.as_deref())?;
+        verbs::promote::promote(self, caller, asked)
+    }
+
     /// `run` with the caller's own input and output.
     pub fn run(&self, caller: &Caller, run: Run, io: RunIo) -> Result<RunReply> {
         self.authorize(caller, Verb::Run)?;
-        let done = verbs::run::run(self, caller, run, io);
+        let done = self.run_recorded(caller, run, io);
         self.noted(caller, Verb::Run, done)
     }
 
@@ -422,7 +519,7 @@ impl Engine {
     ) -> Result<TryReply> {
         self.ready()?;
         self.authorize(caller, Verb::Try)?;
-        let done = verbs::attempt::try_all(self, caller, asked, watch, stop);
+        let done = self.try_recorded(caller, asked, watch, stop);
         self.noted(caller, Verb::Try, done)
     }
 
@@ -445,7 +542,7 @@ impl Engine {
     pub fn guard(&self, caller: &Caller, asked: Guard, io: RunIo) -> Result<GuardReply> {
         self.ready()?;
         self.authorize(caller, Verb::Guard)?;
-        let done = verbs::guard::guard(self, caller, asked, io);
+        let done = self.guard_recorded(caller, asked, io);
         self.noted(caller, Verb::Guard, done)
     }
 
@@ -632,6 +729,16 @@ impl Engine {
             labels.iter().any(|alive| alive == label) || !lost.iter().any(|dead| dead == label)
         });
         Ok(())
+    }
+}
+
+/// What is asked to be written down must not be forgotten silently.
+#[cfg(not(feature = "knowledge"))]
+fn refuse_experiment(name: Option<&str>) -> Result<()> {
+    match name {
+        None => Ok(()),
+        Some(_) => Err(Error::new(Code::Unsupported, "this fractal was built without records")
+            .hint("build it with the feature `knowledge`")),
     }
 }
 

@@ -156,6 +156,18 @@ fn same(a: &View, b: &View, path: &SandboxPath) -> bool {
     in_a.same_but_content(&in_b) && digest_a().is_some_and(|it| Some(it) == digest(b, path, &in_b))
 }
 
+/// Whether it is a record that runs and promotions leave in their experiment,
+/// or a page made from them: writing down what was done changes nothing that
+/// was worked on.
+fn is_written_by_us(path: &Path) -> bool {
+    const WRITTEN: [&str; 5] = ["experiments", "failures", "decisions", "index.md", "log.md"];
+    let name = |path: Option<&Path>| {
+        path.and_then(Path::file_name).and_then(|name| name.to_str()).map(str::to_owned)
+    };
+    name(path.parent()).is_some_and(|dir| dir.ends_with("_skunkworks"))
+        && name(Some(path)).is_some_and(|name| WRITTEN.contains(&name.as_str()))
+}
+
 impl Walk {
     fn new(engine: &Engine, row: &SandboxRow) -> Walk {
         Walk {
@@ -182,6 +194,9 @@ impl Walk {
                 let skip =
                     path == self.state_dir || path.starts_with("/proc") || path.starts_with("/sys");
                 let Some(meta) = entry.metadata().ok().filter(|_| !skip) else { continue };
+                if is_written_by_us(&path) {
+                    continue;
+                }
                 if meta.is_dir() {
                     queue.push(path);
                 } else if ctime_ns(&meta) >= self.marker_ns && !self.is_base(&path) {

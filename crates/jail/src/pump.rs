@@ -33,6 +33,18 @@ pub enum Output {
     Capture(usize),
     /// To a descriptor of the caller.
     Descriptor(OwnedFd),
+    /// To a descriptor of the caller, and the last so many bytes of it into
+    /// memory.
+    Copied(OwnedFd, usize),
+}
+
+impl Output {
+    fn descriptor(&self) -> Option<&OwnedFd> {
+        match self {
+            Output::Capture(_) => None,
+            Output::Descriptor(to) | Output::Copied(to, _) => Some(to),
+        }
+    }
 }
 
 /// Input and output of a run.
@@ -65,6 +77,17 @@ pub struct Captured {
 }
 
 impl Captured {
+    /// Takes more, and forgets the beginning of what is too much.
+    pub fn keep_end(&mut self, bytes: &[u8], most: usize) {
+        self.total_bytes += bytes.len() as u64;
+        self.bytes.extend_from_slice(&bytes[bytes.len().saturating_sub(most)..]);
+        let too_many = self.bytes.len().saturating_sub(most);
+        // Moved now and then only, so that many small pieces cost little.
+        if too_many > most {
+            self.bytes.drain(..too_many);
+        }
+    }
+
     /// Whether something was left out.
     pub fn is_truncated(&self) -> bool {
         self.total_bytes > self.bytes.len() as u64
@@ -459,7 +482,10 @@ impl Flow {
                 let room = max.saturating_sub(self.captured.bytes.len()).min(passed);
                 self.captured.bytes.extend_from_slice(&buffer[..room]);
             }
-            Output::Descriptor(to) => {
+            Output::Descriptor(to) | Output::Copied(to, _) => {
+                if let Output::Copied(_, most) = &self.to {
+                    self.captured.keep_end(&buffer[..passed], *most);
+                }
                 if let Err(errno) = write_all(to.as_raw_fd(), &buffer[..passed]) {
                     // Nobody reads any more: let the program see it too.
                     self.from = None;
@@ -556,7 +582,7 @@ impl DiskWatch {
 /// each and write over one another, unless both only append.
 fn leads_to_one_place(stdout: &Output, stderr: &Output) -> bool {
     use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
-    let (Output::Descriptor(out), Output::Descriptor(err)) = (stdout, stderr) else { return false };
+    let (Some(out), Some(err)) = (stdout.descriptor(), stderr.descriptor()) else { return false };
     let (Ok(a), Ok(b)) = (fstat(out), fstat(err)) else { return false };
     if (a.st_dev, a.st_ino) != (b.st_dev, b.st_ino) {
         return false;

@@ -4,9 +4,11 @@
 //! function carries it out and returns a [`Reply`].
 
 use crate::{
-    AuditReply, AuditVerifyReply, Change, Guard, GuardReply, Id, Key, KeyMade, KeyVerb, Policy,
-    Promote, PromoteReply, Record, Role, StagesReply, Tier, ToolCall, ToolCalls, ToolReply,
-    ToolsReply, Try, TryReply, TypedPath, Verb, VerifyReply, Vote, VoteReply,
+    AuditReply, AuditVerifyReply, Change, ExtractReply, Find, FindReply, GraphAsk, GraphReply,
+    Guard, GuardReply, Id, IndexReply, IndexVerb, Key, KeyMade, KeyVerb, LearnedReply, LintReply,
+    Note, NoteReply, Policy, Promote, PromoteReply, Record, Recorded, Role, SkunkInfo, SkunkReply,
+    SkunkVerb, StagesReply, Tier, ToolCall, ToolCalls, ToolReply, ToolsReply, Try, TryReply,
+    TypedPath, Verb, VerifyReply, Vote, VoteReply,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -180,6 +182,19 @@ pub enum Action {
         #[serde(default)]
         sandbox: Option<String>,
     },
+    /// Writes down a learning.
+    Note(Box<Note>),
+    /// Asks what was learned.
+    Find(Box<Find>),
+    /// What stands in relation to what.
+    Graph(GraphAsk),
+    /// What was learned in a time.
+    Learned {
+        #[serde(default)]
+        since_ms: Option<u64>,
+    },
+    Skunk(Box<SkunkVerb>),
+    Index(IndexVerb),
 }
 
 impl Action {
@@ -214,6 +229,10 @@ impl Action {
             Action::Audit { .. } | Action::AuditVerify { .. } => Verb::Audit,
             Action::Tool(_) | Action::Calls(_) => Verb::Tool,
             Action::Tools { .. } => Verb::List,
+            Action::Note(_) => Verb::Note,
+            Action::Find(_) | Action::Graph(_) | Action::Learned { .. } => Verb::Find,
+            Action::Skunk(verb) => verb.verb(),
+            Action::Index(verb) => verb.verb(),
         }
     }
 
@@ -280,6 +299,10 @@ pub struct Run {
     /// promotes below its own sandbox.
     #[serde(default)]
     pub door: bool,
+    /// The experiment that it belongs to: it is written down there. By default
+    /// the one that the caller stands in, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<String>,
 }
 
 /// Where a run's program lives. Both report the same changes, so that a
@@ -461,6 +484,9 @@ pub struct RunReply {
     /// How far reality moved, when it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale: Option<Staleness>,
+    /// Where it was written down, when it belongs to an experiment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<Recorded>,
 }
 
 /// The tier reached, and what was missing on the way.
@@ -656,6 +682,15 @@ pub enum Reply {
     Volumes { volumes: Vec<VolumeInfo> },
     Volume(VolumeInfo),
     Done { dropped: Vec<String> },
+    Note(NoteReply),
+    Find(Box<FindReply>),
+    Graph(GraphReply),
+    Learned(LearnedReply),
+    Skunk(Box<SkunkReply>),
+    Skunks { skunks: Vec<SkunkInfo> },
+    Extract(Box<ExtractReply>),
+    Index(IndexReply),
+    Lint(LintReply),
     Calls { results: Vec<ToolReply> },
 }
 

@@ -341,6 +341,9 @@ pub struct TryReply {
     /// Files that more than one attempt changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overlap: Vec<Overlap>,
+    /// Where attempts were written down, when they belong to an experiment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recorded: Vec<crate::Recorded>,
 }
 
 /// A file that several attempts changed.

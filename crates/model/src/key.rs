@@ -170,12 +170,12 @@ pub struct Role {
 pub const ROLE_NAMES: [&str; 5] = ["viewer", "approver", "runner", "operator", "admin"];
 
 /// What looks and changes nothing.
-const VIEWS: [Verb; 6] =
-    [Verb::List, Verb::Show, Verb::Diff, Verb::Log, Verb::Stages, Verb::Verify];
+const VIEWS: [Verb; 7] =
+    [Verb::List, Verb::Show, Verb::Diff, Verb::Log, Verb::Stages, Verb::Verify, Verb::Find];
 /// What decides about other people's work.
 const VOTES: [Verb; 2] = [Verb::Approve, Verb::Reject];
 /// What works in sandboxes and leaves reality alone.
-const WORKS: [Verb; 12] = [
+const WORKS: [Verb; 14] = [
     Verb::Run,
     Verb::Fork,
     Verb::Snapshot,
@@ -188,9 +188,12 @@ const WORKS: [Verb; 12] = [
     Verb::Import,
     Verb::Export,
     Verb::Tool,
+    Verb::Note,
+    Verb::Skunk,
 ];
 /// What reaches reality, or what outlives sandboxes.
-const OPERATES: [Verb; 5] = [Verb::Promote, Verb::Undo, Verb::Guard, Verb::Volume, Verb::Gc];
+const OPERATES: [Verb; 6] =
+    [Verb::Promote, Verb::Undo, Verb::Guard, Verb::Volume, Verb::Gc, Verb::Index];
 
 impl Role {
     /// One of [`ROLE_NAMES`].

@@ -10,10 +10,12 @@ mod action;
 mod attempt;
 mod audit;
 mod change;
+mod drawing;
 mod error;
 mod file;
 mod id;
 mod key;
+mod knowledge;
 mod merge;
 mod path;
 mod percent;
@@ -44,6 +46,11 @@ pub use error::{Code, Error, Result};
 pub use file::{FileEntry, FileList, FileReply};
 pub use id::{Id, Name};
 pub use key::{KEY_TTL_MS, Key, KeyMade, KeyVerb, ROLE_NAMES, Reach, Role, Scope};
+pub use knowledge::{
+    Extract, ExtractReply, FailureGroup, Find, FindReply, GraphAsk, GraphEdge, GraphNode,
+    GraphReply, Hit, IndexReply, IndexVerb, LearnedReply, Learning, LintFault, LintReply, Note,
+    NoteRelation, NoteReply, Recorded, Scores, SkunkInfo, SkunkNew, SkunkReply, SkunkVerb,
+};
 pub use merge::{ThreeWay, three_way};
 pub use path::{SandboxPath, TypedPath};
 pub use percent::decode_percent;

@@ -42,6 +42,10 @@ pub enum Verb {
     Key,
     Audit,
     Tool,
+    Note,
+    Find,
+    Skunk,
+    Index,
 }
 
 impl Verb {
@@ -51,7 +55,7 @@ impl Verb {
     /// unless it is known not to.
     pub fn needs_settings(self) -> bool {
         let looks = matches!(self, Verb::Diff | Verb::List | Verb::Show | Verb::Log | Verb::Export)
-            || self == Verb::Audit;
+            || matches!(self, Verb::Audit | Verb::Find | Verb::Note | Verb::Index);
         let moves = matches!(self, Verb::Fork | Verb::Snapshot | Verb::Rollback | Verb::Copy);
         let cleans_up = matches!(self, Verb::Drop | Verb::Volume | Verb::Gc | Verb::Undo);
         !(looks || moves || cleans_up)

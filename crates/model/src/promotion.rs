@@ -44,6 +44,9 @@ pub struct Promote {
     /// Bring what changed outside the sandbox's directory.
     #[serde(default)]
     pub outside: bool,
+    /// The experiment that it belongs to; by default that of the sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<String>,
 }
 
 /// How a promotion into a directory arrives there.
@@ -152,6 +155,9 @@ pub struct PromoteReply {
     /// What a person should know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Where it was written down, when it belongs to an experiment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<crate::Recorded>,
 }
 
 /// The answer to `verify`: the attestation holds.

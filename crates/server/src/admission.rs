@@ -6,7 +6,7 @@
 
 use crate::asker::Asker;
 use crate::failure::Failure;
-use fractal::model::{Verb, format_bytes};
+use fractal::model::{SkunkVerb, Verb, format_bytes};
 use fractal::{Action, Code, Engine, Error};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -301,6 +301,8 @@ fn is_heavy(verb: Verb) -> bool {
             | Verb::Export
             | Verb::Import
             | Verb::Gc
+            | Verb::Skunk
+            | Verb::Index
     )
 }
 
@@ -311,6 +313,7 @@ pub fn makes(action: &Action) -> bool {
         Action::Run(run) => run.sandbox.is_none(),
         Action::Guard(guard) => guard.run.sandbox.is_none(),
         Action::Tool(call) => call.sandbox.is_none(),
+        Action::Skunk(verb) => matches!(**verb, SkunkVerb::New(_)),
         Action::Fork { .. } | Action::Try(_) | Action::Import { .. } | Action::Calls(_) => true,
         _ => false,
     }

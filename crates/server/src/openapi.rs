@@ -119,6 +119,8 @@ fn parameters(operation: &Operation) -> Vec<Value> {
         let name = part.strip_prefix('{')?.strip_suffix('}')?;
         let (name, length_max) = match name.strip_prefix('*') {
             Some(name) => (name, 4096),
+            // One within another has both names in its own.
+            None if name == "skunk" => (name, 1024),
             None => (name, 64),
         };
         let schema = json!({ "type": "string", "minLength": 1, "maxLength": length_max });

@@ -30,9 +30,13 @@ pub async fn apply(state: &Shared, asker: &Asker, mut action: Action) -> Result<
         Action::Tool(call) => Some(call.tool.clone()),
         _ => None,
     };
+    let asked = metrics::Asked::by(&action);
     let shared = state.clone();
     let job = move |engine: &Engine, caller: &Caller| {
         let done = engine.apply(caller, action);
+        if let (Some(asked), Err(error)) = (asked, &done) {
+            shared.metrics.refused(asked, error.code);
+        }
         // One call that fails has no reply to read its kind from.
         if let (Some(name), Err(error)) = (tool, &done) {
             let tool = engine.tools_for(caller).0.get(&name);

@@ -25,7 +25,7 @@ async function work(transport) {
     const client = new Client({ name: "agent", version: "1" });
     await client.connect(transport);
     const { tools } = await client.listTools();
-    assert(tools.length <= 12 && tools.every((tool) => tool.outputSchema), JSON.stringify(tools));
+    assert(tools.length <= 14 && tools.every((tool) => tool.outputSchema), JSON.stringify(tools));
 
     const attempts = [
         { name: "good", command: "echo yes > answer" },

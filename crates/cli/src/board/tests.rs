@@ -41,6 +41,7 @@ fn reply(attempts: Vec<AttemptReport>, winner: Option<&str>) -> TryReply {
         interrupted: false,
         notes: Vec::new(),
         overlap: Vec::new(),
+        recorded: Vec::new(),
     }
 }
 

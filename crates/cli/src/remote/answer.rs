@@ -3,7 +3,7 @@
 //! A reply is told by its shape, and shapes of two verbs can be alike; so it
 //! is read as what the action asked for, never as whatever fits first.
 
-use fractal::model::{Error, KeyVerb, VolumeVerb};
+use fractal::model::{Error, IndexVerb, KeyVerb, SkunkInfo, SkunkVerb, VolumeVerb};
 use fractal::{Action, Reply};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -43,6 +43,21 @@ pub fn reply(action: &Action, body: &[u8]) -> Result<Reply, Error> {
         Action::Tool(_) => read(body).map(Reply::Tool),
         Action::Calls(_) => read(body).map(|Calls { results }| Reply::Calls { results }),
         Action::Tools { .. } => read(body).map(Reply::Tools),
+        Action::Note(_) => read(body).map(Reply::Note),
+        Action::Find(_) => read(body).map(Reply::Find),
+        Action::Graph(_) => read(body).map(Reply::Graph),
+        Action::Learned { .. } => read(body).map(Reply::Learned),
+        Action::Skunk(verb) => skunk(verb, body),
+        Action::Index(IndexVerb::Verify | IndexVerb::Lint) => read(body).map(Reply::Lint),
+        Action::Index(_) => read(body).map(Reply::Index),
+    }
+}
+
+fn skunk(verb: &SkunkVerb, body: &[u8]) -> Result<Reply, Error> {
+    match verb {
+        SkunkVerb::List { .. } => read(body).map(|Skunks { skunks }| Reply::Skunks { skunks }),
+        SkunkVerb::Extract(_) => read(body).map(Reply::Extract),
+        _ => read(body).map(Reply::Skunk),
     }
 }
 
@@ -70,6 +85,11 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
 #[derive(Deserialize)]
 struct Failed {
     error: Error,
+}
+
+#[derive(Deserialize)]
+struct Skunks {
+    skunks: Vec<SkunkInfo>,
 }
 
 #[derive(Deserialize)]

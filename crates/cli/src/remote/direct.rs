@@ -23,6 +23,9 @@ pub fn reason(action: &Action) -> Option<&'static str> {
         | Action::Volume(VolumeVerb::Import { .. }) => {
             Some("host files are read and written with the caller's groups and umask")
         }
+        Action::Note(_) | Action::Skunk(_) | Action::Index(_) => {
+            Some("records are files, written with the caller's umask")
+        }
         Action::Run(_)
         | Action::Try(_)
         | Action::Compare { .. }

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::inside::Inside;
 use crate::promotion;
 use crate::session::{Session, unexpected};
+use crate::verbs::knowledge;
 use fractal::model::{Attempt, Check, Promote, PromoteReply, RankBy, Try as Asked, TryReply};
 use fractal::{Action, Caller, Code, Engine, Error, Reply, Signals};
 use serde::Serialize;
@@ -53,6 +54,9 @@ pub struct Try {
     /// Promote the winner, if there is one
     #[arg(long)]
     promote: bool,
+    /// Say first what is known of these commands: what failed and what helped
+    #[arg(long)]
+    known: bool,
     #[command(flatten)]
     inside: Inside,
     /// The command of `-n`
@@ -97,9 +101,14 @@ enum Promotion<'a> {
 
 impl Try {
     pub fn call(self, session: &Session) -> Result<u8, Failure> {
-        let promote = self.promote;
+        let (promote, known) = (self.promote, self.known);
         let asked = self.asked(session)?;
         let (engine, caller) = (session.engine()?, session.caller()?);
+        if known {
+            let words = asked.attempts.iter().flat_map(|one| one.command.clone());
+            let checks = asked.checks.iter().map(|check| check.command.clone());
+            knowledge::known(session, &engine, &caller, words.chain(checks));
+        }
         let manner = live::Manner::fitting(session.is_quiet() || session.json);
         let board = live::Board::new(manner);
         let interrupt = Interrupt::take();
@@ -216,6 +225,7 @@ fn tell(
 ) -> Result<u8, Failure> {
     session.print(&board::text(reply))?;
     board::remarks(reply).iter().for_each(|line| session.note(line));
+    knowledge::recorded(session, &reply.recorded);
     if reply.winner.is_none() {
         session.note("none passes; reality is as it was");
     }

@@ -19,6 +19,7 @@ mod guard;
 mod help;
 mod import;
 mod key;
+pub mod knowledge;
 mod list;
 mod log;
 mod mcp;
@@ -78,6 +79,13 @@ pub enum Verb {
     Export(export::Export),
     Import(import::Import),
     Volume(volume::Volume),
+    Skunk(knowledge::skunk::Skunk),
+    Note(knowledge::note::Note),
+    Find(knowledge::find::Find),
+    Learned(knowledge::learned::Learned),
+    Graph(knowledge::graph::Graph),
+    Index(knowledge::index::Index),
+    Model(knowledge::model::Model),
     Tool(tool::Tool),
     Key(key::Key),
     Env(env::Env),
@@ -123,6 +131,13 @@ impl Verb {
             Verb::Export(args) => args.call(session),
             Verb::Import(args) => args.call(session),
             Verb::Volume(args) => args.call(session),
+            Verb::Skunk(args) => args.call(session),
+            Verb::Note(args) => args.call(session),
+            Verb::Find(args) => args.call(session),
+            Verb::Learned(args) => args.call(session),
+            Verb::Graph(args) => args.call(session),
+            Verb::Index(args) => args.call(session),
+            Verb::Model(args) => args.call(session),
             Verb::Tool(args) => args.call(session),
             Verb::Key(args) => args.call(session),
             Verb::Env(args) => args.call(session),

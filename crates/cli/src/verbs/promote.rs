@@ -54,6 +54,10 @@ pub struct Promote {
     /// Bring what changed outside the sandbox's directory, too
     #[arg(long)]
     outside: bool,
+    /// Write down what comes of it in this experiment [default: that of the
+    /// sandbox's runs]
+    #[arg(long, env = "FRACTAL_EXPERIMENT", value_name = "NAME", hide_env_values = true)]
+    experiment: Option<String>,
 }
 
 impl Promote {
@@ -76,6 +80,7 @@ impl Promote {
             ignored: self.ignored,
             git: self.git,
             outside: self.outside,
+            experiment: self.experiment,
         };
         let Reply::Promote(reply) = session.apply(Action::Promote(Box::new(asked)))? else {
             return Err(unexpected());

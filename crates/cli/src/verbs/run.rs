@@ -4,6 +4,7 @@ use crate::inside::{Inside, Target, Where};
 use crate::remote::{Door, Refused, direct};
 use crate::session::{Session, unexpected};
 use crate::table::{plain, plural};
+use crate::verbs::knowledge;
 use fractal::model::{Outcome, Tier, format_duration_ms};
 use fractal::{Action, Caller, Engine, Error, Reply, RunIo, RunReply};
 use std::fs::File;
@@ -41,6 +42,9 @@ pub struct Run {
     /// Print what would be done, step by step, and do nothing
     #[arg(long)]
     explain: bool,
+    /// Say first what is known of this command: what failed and what helped
+    #[arg(long)]
+    known: bool,
     /// Say more: isolation and usage of the run
     #[arg(short, long)]
     verbose: bool,
@@ -60,6 +64,10 @@ impl Run {
             door: self.door,
             ..self.inside.run(&self.bounds, session)?
         });
+        if self.known {
+            let (engine, caller) = (session.engine()?, session.caller()?);
+            knowledge::known(session, &engine, &caller, run.command.iter().cloned());
+        }
         let style = Style { tty: self.tty, interactive: self.interactive, verbose: self.verbose };
         if let Some(door) = session.door() {
             if self.explain || self.tty {
@@ -237,6 +245,7 @@ pub fn own(stream: impl AsFd) -> Result<OwnedFd, Error> {
 
 /// What a person should know after a run, one line each.
 pub fn remarks(session: &Session, reply: &RunReply, is_new: bool, verbose: bool) {
+    knowledge::recorded(session, &reply.recorded);
     if let Some(limit) = limit_reached(reply.outcome) {
         session.note(&format!("stopped: {limit} limit"));
     }

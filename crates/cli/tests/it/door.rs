@@ -546,3 +546,28 @@ fn a_drop_never_ends_who_supervises() {
     assert_eq!(launcher.wait().expect("it ends").code(), Some(5), "it ended by itself");
     assert!(!world.ok(&["list"]).out.contains("own"), "it brings nothing back");
 }
+
+#[test]
+fn what_is_learned_inside_is_found_there_and_by_the_owner_and_nowhere_else() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    world.ok(&["note", "the owner knows zebras"]);
+    let script = "fractal -q note 'zebras are striped inside'; fractal find zebras --json";
+    let done = inside(&world, &["--name", "one"], script);
+    assert_eq!(done.status, 0, "{}", done.err);
+    assert!(done.out.contains("striped inside"), "{}{}", done.out, done.err);
+    assert!(!done.out.contains("owner knows") && !done.out.contains("\"file\""), "{}", done.out);
+    let again = inside(&world, &["--in", "one"], "fractal find zebras --json");
+    assert!(again.out.contains("striped inside"), "{}{}", again.out, again.err);
+    let other = inside(&world, &["--name", "two"], "fractal find zebras --json");
+    assert!(!other.out.contains("striped"), "{}", other.out);
+    let own = world.ok(&["find", "zebras", "--json"]).out;
+    assert!(own.contains("striped inside") && own.contains("owner knows"), "{own}");
+    // Experiments are directories of the project, and there is none in there.
+    let script = "fractal skunk new Zebras; fractal note x --experiment zebras";
+    let refused = inside(&world, &["--rm"], script);
+    assert_eq!(refused.status, 4, "{}{}", refused.out, refused.err);
+    assert!(!world.project().join("sandbox").exists());
+}

@@ -194,6 +194,12 @@ impl ToolRegistry {
         Some(self.entry(name)?.tool.clone())
     }
 
+    /// Whether this tool works in no sandbox, so that none has to be made for it.
+    pub fn is_place_free(&self, name: &str) -> bool {
+        let kind = self.entry(name).map(|entry| entry.tool.kind.clone());
+        matches!(kind, Some(Kind::Verb(builtin)) if builtin.is_place_free())
+    }
+
     /// What a policy allows, by name.
     pub fn list(&self, policy: &Policy) -> Vec<ToolInfo> {
         let tools = self.tools.read().unwrap_or_else(PoisonError::into_inner);
@@ -296,10 +302,14 @@ mod tests {
             registry.list(policy).into_iter().map(|tool| tool.name).collect()
         };
         let all = names(&Policy::default());
-        let expect = [
+        let mut expect = vec![
             "diff", "edit", "find", "fork", "promote", "read", "rollback", "run", "snapshot",
             "try", "write",
         ];
+        if cfg!(feature = "knowledge") {
+            expect.extend(["note", "recall"]);
+            expect.sort_unstable();
+        }
         assert_eq!(all, expect);
         let only = |names: &[&str]| Policy {
             tools: Some(names.iter().map(|name| (*name).to_owned()).collect()),

@@ -181,6 +181,7 @@ fn reply(inverse: &Inverse) -> PromoteReply {
         autorun: Vec::new(),
         made: None,
         notes: Vec::new(),
+        recorded: None,
     }
 }
 

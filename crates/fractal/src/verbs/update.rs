@@ -106,6 +106,7 @@ impl Moves {
             autorun: Vec::new(),
             made: None,
             notes,
+            recorded: None,
         }
     }
 }

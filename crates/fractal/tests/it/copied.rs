@@ -14,13 +14,15 @@ exec setpriv --bounding-set -all --inh-caps -all --ambient-caps -all "$@"
 /// terminals that a program makes itself, a live base, one that is shared, what
 /// lies above the directory that is copied, and of course those that are made
 /// ahead.
-const NEED_NAMESPACES: [&str; 11] = [
+const NEED_NAMESPACES: [&str; 13] = [
     "frozen::a_second_capture_copies_only_what_changed",
     "lost_updates::no_edit_is_ever_lost",
     "live::a_shell_with_job_control_does_not_notice",
     "verbs::a_volume_is_shared_and_survives_its_sandboxes",
     "verbs::templates_of_a_project_mount_anywhere_and_set_variables",
     "verbs::a_second_run_joins_the_first_and_shares_files_and_network",
+    "knowledge::a_pattern_is_taken_out_and_a_new_sandbox_has_it",
+    "knowledge::what_sandboxes_keep_in_volumes_is_found_and_never_led_out_of",
     "spawner::every_run_has_namespaces_of_its_own_also_those_made_ahead",
     "code::a_thread_that_breaks_off_ends_its_program",
     "keys::the_key_of_a_door_has_ended_when_who_made_the_door_has",

@@ -17,6 +17,7 @@ mod gates;
 mod histories;
 mod ignored;
 mod keys;
+mod knowledge;
 mod links;
 mod live;
 mod lost_updates;

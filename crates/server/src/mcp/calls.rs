@@ -101,20 +101,23 @@ fn start(calling: Calling, request: CallToolRequestParams) -> Working {
     tokio::spawn(async move {
         let shared = state.clone();
         let job = move |engine: &Engine, caller: &Caller| {
+            let (registry, _) = engine.tools_for(caller);
             let sandbox = match named {
-                Some(name) => name,
-                None => home.find_or_make(|| settle(&shared, engine, caller))?,
+                Some(name) => Some(name),
+                None if registry.is_place_free(&request.name) => home.known(),
+                None => Some(home.find_or_make(|| settle(&shared, engine, caller))?),
             };
             let call = ToolCall {
                 tool: request.name.into_owned(),
                 input: Value::Object(input),
-                sandbox: Some(sandbox.clone()),
+                sandbox: sandbox.clone(),
                 time_ms: None,
             };
-            let (registry, _) = engine.tools_for(caller);
             let options = Options { cancel, ..Options::default() };
             let mut reply = registry.call_with(engine, caller, &call, &options);
-            check_out(&home, &sandbox, &mut reply);
+            if let Some(sandbox) = sandbox {
+                check_out(&home, &sandbox, &mut reply);
+            }
             Ok(reply)
         };
         work::calling(&state, &asker, job).await

@@ -36,6 +36,11 @@ impl Home {
         }
     }
 
+    /// Where the agent lives, if it has begun to.
+    pub fn known(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The sandbox is gone: the next call finds a new one. Says whether the
     /// agent lived there.
     pub fn leave(&self, gone: &str) -> bool {

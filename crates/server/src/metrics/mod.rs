@@ -2,12 +2,15 @@
 //! make the list of numbers longer.
 
 mod family;
+mod knowledge;
 
 pub use family::{Buckets, EDGES, Family, Number, Numbers, page};
 
 use family::Histogram;
 use fractal::model::{Outcome, RunReply, ToolReply, Verb, Verdict};
 use fractal::{Code, Reply, Starts};
+pub use knowledge::Asked;
+use knowledge::Knowledge;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,6 +29,7 @@ pub struct Metrics {
     limits: Counts<&'static str>,
     promotions: Counts<&'static str>,
     tools: Counts<(&'static str, &'static str)>,
+    knowledge: Knowledge,
     bad_keys: AtomicU64,
 }
 
@@ -83,6 +87,8 @@ impl Metrics {
             }
             // Undo and update answer in the same form.
             (Verb::Promote, Reply::Promote(promote)) => self.promotion(promote.verdict),
+            (Verb::Note, Reply::Note(_)) => self.knowledge.noted(None),
+            (_, Reply::Find(found)) => self.knowledge.answered(found.hits.len(), took),
             (_, Reply::Tool(call)) => self.tool(call),
             (_, Reply::Calls { results }) => results.iter().for_each(|call| self.tool(call)),
             _ => {}
@@ -98,7 +104,13 @@ impl Metrics {
         bump(&self.promotions, verdict(of));
     }
 
+    /// A note or a question came to nothing.
+    pub fn refused(&self, asked: Asked, code: Code) {
+        self.knowledge.refused(asked, code);
+    }
+
     pub fn tool(&self, call: &ToolReply) {
+        self.knowledge.tool(call);
         self.call(call.kind, call.error().map(|error| error.code));
     }
 
@@ -112,6 +124,7 @@ impl Metrics {
     pub fn families(&self, now: &Now) -> Vec<Family> {
         let mut families = moment(now);
         families.extend(self.counters());
+        families.extend(self.knowledge.families());
         families.push(self.request_time.family("fractal_request_seconds", "Time until an answer."));
         families.push(self.start_time.family(
             "fractal_run_start_seconds",

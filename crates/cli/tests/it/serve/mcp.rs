@@ -214,3 +214,39 @@ fn a_key_bounds_an_agent_on_standard_input() {
     assert_eq!(answers[1]["result"]["isError"], true, "{answers:?}");
     assert!(answers[1].to_string().contains("denied"), "{answers:?}");
 }
+
+#[test]
+fn an_agent_asks_what_was_tried_before_it_has_a_sandbox() {
+    if !able() {
+        return;
+    }
+    let world = World::new();
+    let server = Server::start(&world);
+    let [one, two] = ["one", "two"]
+        .map(|tenant| server.key(&json!({ "role": "operator", "tenant": tenant }).to_string()));
+    let said = |key: &str, tool: &str, input: Value| {
+        call_alone(&server, key, tool, &input)["result"]["structuredContent"].clone()
+    };
+    let none = said(&one, "recall", json!({ "question": "does make test work?" }));
+    assert_eq!(none["hits"], json!([]), "{none}");
+    let noted = said(&one, "note", json!({ "title": "make test needs a database" }));
+    assert_eq!((&noted["kind"], &noted["root"]), (&json!("insight"), &json!("notes")), "{noted}");
+    let listed = server.with_key(&one, "GET", "/v1/sandboxes", "").json();
+    assert_eq!(listed["sandboxes"], json!([]), "nothing was made for it");
+    let ran = said(&one, "run", json!({ "command": "make test || true", "known": true }));
+    let known = ran["known"][0].as_str().unwrap_or_default();
+    assert!(known.starts_with("insight: make test needs a database"), "{ran}");
+    // Who has a sandbox writes from there.
+    said(&one, "note", json!({ "title": "written in place" }));
+    let name = ran["sandbox"].as_str().expect("a sandbox");
+    let here = server.with_key(&one, "GET", &format!("/v1/find?q=place&sandbox={name}"), "").json();
+    assert_eq!(here["hits"][0]["title"], "written in place", "{here}");
+    let ran = said(&two, "run", json!({ "command": "make test || true", "known": true }));
+    assert_eq!(ran["known"], json!([]), "{ran}");
+    let page = server.own("GET", "/metrics", "").body;
+    for line in
+        ["fractal_notes_total{outcome=\"ok\"} 2", "fractal_questions_total{outcome=\"nothing\"} 1"]
+    {
+        assert!(page.lines().any(|one| one == line), "{line} is not in\n{page}");
+    }
+}

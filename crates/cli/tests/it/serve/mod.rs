@@ -10,6 +10,7 @@ mod faults;
 mod files;
 mod handed;
 mod killed;
+mod knowledge;
 mod leaving;
 mod mcp;
 mod otlp;

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What everybody who has a key may ask.
 const FREE: &str = "";
-/// What tells of everybody's sandboxes: no key of one tenant may ask.
+/// What tells of everybody's sandboxes, or of the project: no key of one
+/// tenant may ask.
 const WHOLE: &str = "*";
 
 /// What asks for a WebSocket, beside the request.
@@ -41,15 +42,25 @@ const OPERATIONS: &[(&str, &str, &str, &str)] = &[
     ),
     ("POST", "/v1/compare", r#"{"sandboxes":["SANDBOX"]}"#, "compare"),
     ("GET", "/v1/events", "", "audit"),
+    ("GET", "/v1/find?q=anything", "", "find"),
+    ("POST", "/v1/find", r#"{"text":"anything"}"#, "find"),
     ("POST", "/v1/gc", r#"{"dry_run":true}"#, "gc"),
+    ("GET", "/v1/graph", "", "find"),
     ("POST", "/v1/guard", r#"{"run":{"command":["true"]}}"#, "guard"),
     ("POST", "/v1/import", "BYTES", "import"),
     ("POST", "/v1/input/SANDBOX", "BYTES", "run"),
+    ("GET", "/v1/index", "", "find"),
+    ("POST", "/v1/index/embed", "", "index"),
+    ("GET", "/v1/index/lint", "", "find"),
+    ("POST", "/v1/index/rebuild", "", "index"),
+    ("GET", "/v1/index/verify", "", "find"),
     ("GET", "/v1/keys", "", "key"),
     ("POST", "/v1/keys", r#"{"role":"viewer"}"#, "key"),
     ("GET", "/v1/keys/SANDBOX", "", "key"),
     ("DELETE", "/v1/keys/SANDBOX", "", "key"),
     ("POST", "/v1/keys/SANDBOX/rotate", "{}", "key"),
+    ("GET", "/v1/learned", "", "find"),
+    ("POST", "/v1/notes", r#"{"title":"written by ROLE"}"#, "note"),
     ("GET", "/v1/roles", "", "key"),
     ("POST", "/v1/run", r#"{"command":["true"],"sandbox":"SANDBOX"}"#, "run"),
     ("GET", "/v1/sandboxes", "", "list"),
@@ -73,6 +84,11 @@ const OPERATIONS: &[(&str, &str, &str, &str)] = &[
     ("POST", "/v1/sandboxes/SANDBOX/update", "{}", "update"),
     ("GET", "/v1/sandboxes/SANDBOX/terminal", "UPGRADE", "run"),
     ("GET", "/v1/sandboxes/SANDBOX/usage", "", "log"),
+    ("GET", "/v1/skunks", "", WHOLE),
+    ("POST", "/v1/skunks", r#"{"title":"a problem","with":"empty"}"#, WHOLE),
+    ("GET", "/v1/skunks/SANDBOX", "", WHOLE),
+    ("POST", "/v1/skunks/SANDBOX/archive", "{}", WHOLE),
+    ("POST", "/v1/skunks/SANDBOX/extract", "{}", WHOLE),
     ("GET", "/v1/stages", "", "stages"),
     ("GET", "/v1/tools", "", "list"),
     ("POST", "/v1/tools/read", r#"{"input":{"path":"a"},"sandbox":"SANDBOX"}"#, "tool"),
@@ -103,6 +119,7 @@ fn the_table_has_every_operation() {
 
 /// A path without what stands for something in it.
 fn plain(path: &str) -> String {
+    let (path, _) = path.split_once('?').unwrap_or((path, ""));
     let parts = path.split('/').map(|part| match part {
         "SANDBOX" | "FILE" | "read" => "_",
         part if part.starts_with('{') => "_",

@@ -1,6 +1,6 @@
 //! `try` as a tool.
 
-use super::{Builtin, input, object, said, verb};
+use super::{Builtin, Place, input, object, said, verb};
 use crate::tools::call::{Said, Work};
 use crate::tools::{Kind, Tool};
 use fractal_model::{Attempt, Check, Error, Result, Try};
@@ -72,7 +72,7 @@ pub fn tool() -> Tool {
         },
         "required": ["winner", "attempts"],
     });
-    let kind = Kind::Verb(Builtin { act, existing: false });
+    let kind = Kind::Verb(Builtin { act, works: Place::Any });
     Tool { output: Some(output), time_ms: TIME_MS, kind, ..verb("try", DESCRIPTION, input, act) }
 }
 

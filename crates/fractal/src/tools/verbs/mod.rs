@@ -8,8 +8,12 @@ mod attempt;
 mod edit;
 mod find;
 mod history;
+#[cfg(feature = "knowledge")]
+mod note;
 mod promote;
 mod read;
+#[cfg(feature = "knowledge")]
+mod recall;
 mod run;
 mod write;
 
@@ -27,14 +31,30 @@ const CHANGES_MAX: usize = 200;
 #[derive(Clone, Copy, Debug)]
 pub struct Builtin {
     act: fn(&Work<'_>) -> Result<Said>,
-    /// Whether it works in a sandbox that exists already.
-    existing: bool,
+    works: Place,
+}
+
+/// Where a verb works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In a sandbox that exists already.
+    Existing,
+    /// In one that exists, or in one that it makes.
+    Any,
+    /// In none: a sandbox only says where whoever calls it is.
+    #[cfg_attr(not(feature = "knowledge"), allow(dead_code))]
+    Nowhere,
 }
 
 impl Builtin {
     /// Whether the latest sandbox is meant where none is named.
     pub(super) fn needs_sandbox(&self) -> bool {
-        self.existing
+        self.works == Place::Existing
+    }
+
+    /// Whether it can do without a sandbox, and makes none.
+    pub(super) fn is_place_free(&self) -> bool {
+        self.works == Place::Nowhere
     }
 
     pub(super) fn run(&self, work: &Work<'_>) -> Result<Said> {
@@ -56,6 +76,10 @@ pub fn all() -> Vec<Tool> {
         history::rollback(),
         history::fork(),
         promote::tool(),
+        #[cfg(feature = "knowledge")]
+        note::tool(),
+        #[cfg(feature = "knowledge")]
+        recall::tool(),
     ]
 }
 
@@ -70,8 +94,20 @@ fn verb(name: &str, description: &str, input: Value, act: fn(&Work<'_>) -> Resul
         read_only: false,
         destructive: false,
         time_ms: TIME_MS,
-        kind: Kind::Verb(Builtin { act, existing: true }),
+        kind: Kind::Verb(Builtin { act, works: Place::Existing }),
     }
+}
+
+/// A tool that needs no sandbox.
+#[cfg(feature = "knowledge")]
+fn place_free(
+    name: &str,
+    description: &str,
+    input: Value,
+    act: fn(&Work<'_>) -> Result<Said>,
+) -> Tool {
+    let kind = Kind::Verb(Builtin { act, works: Place::Nowhere });
+    Tool { kind, ..verb(name, description, input, act) }
 }
 
 /// An input schema with these fields, `sandbox` among them.

@@ -1,6 +1,6 @@
 //! `run` as a tool.
 
-use super::{changes, changes_schema, fields, input, object, said, selector, verb};
+use super::{Place, changes, changes_schema, fields, input, object, said, selector, verb};
 use crate::RunIo;
 use crate::tools::call::{Said, Work};
 use crate::tools::stoppable;
@@ -27,7 +27,9 @@ programs; it has no network and no secrets unless the sandbox allows them. Chang
 next `run`, `read` or `edit` in the same sandbox sees them. A command that fails is a normal \
 answer: look at `exit`, `stdout` and `stderr`. Returns the sandbox's name, the exit status, how it \
 ended (`exited`, `signalled`, `timeout`, `memory`, `disk`, `output`), both streams (the middle of \
-very long ones is left out) and which paths differ from the start of the sandbox.";
+very long ones is left out) and which paths differ from the start of the sandbox. With `known` true, \
+`known` has up to five lines on what was learned before about commands like this one: failures, how \
+often and what fixed them, insights. Read them first, and ask `recall` for more.";
 
 #[derive(Deserialize)]
 struct Input {
@@ -40,6 +42,8 @@ struct Input {
     #[serde(default)]
     discard: bool,
     name: Option<String>,
+    #[serde(default)]
+    known: bool,
 }
 
 pub fn tool() -> Tool {
@@ -51,6 +55,7 @@ pub fn tool() -> Tool {
             "env": { "type": "object", "additionalProperties": { "type": "string" }, "description": "Environment variables to add." },
             "time_seconds": { "type": "integer", "minimum": 1, "maximum": 86400, "description": "Ends the command after so many seconds; 600 by default." },
             "discard": { "type": "boolean", "description": "Throw away what it changes: for looking and for checks. False by default." },
+            "known": { "type": "boolean", "description": "Also tell what is known about this command. False by default." },
             "name": { "type": "string", "description": "Name of the new sandbox, where there is none to work in yet." },
         }),
         &["command"],
@@ -67,6 +72,7 @@ pub fn tool() -> Tool {
             "wall_ms": { "type": "integer" },
             "changes": changes_schema(),
             "changes_total": { "type": "integer" },
+            "known": { "type": "array", "maxItems": 5, "items": { "type": "string" } },
         }),
         &[
             "sandbox",
@@ -81,7 +87,7 @@ pub fn tool() -> Tool {
             "changes_total",
         ],
     );
-    let kind = Kind::Verb(Builtin { act, existing: false });
+    let kind = Kind::Verb(Builtin { act, works: Place::Any });
     Tool { output: Some(output), time_ms: TIME_MS, kind, ..verb("run", DESCRIPTION, input, act) }
 }
 
@@ -89,6 +95,8 @@ fn act(work: &Work<'_>) -> Result<Said> {
     let asked: Input = input(work)?;
     let time_ms = asked.time_seconds.map_or(work.time_ms, |time| (time * 1000).min(work.time_ms));
     let limits = Limits { time_ms: Some(time_ms), ..Limits::default() };
+    // Before the run, which may be written down itself.
+    let known = asked.known.then(|| known(work, &asked.command));
     let run = Run {
         command: vec!["sh".to_owned(), "-c".to_owned(), asked.command],
         sandbox: selector(work),
@@ -102,13 +110,27 @@ fn act(work: &Work<'_>) -> Result<Said> {
     let stdin = asked.stdin.map_or(Stdin::Null, |text| Stdin::Bytes(text.into_bytes()));
     let reply = stoppable::run(work, run, RunIo::capturing(stdin))?;
     let ((stdout, cut), (stderr, cut_too)) = (middle_out(&reply.stdout), middle_out(&reply.stderr));
-    let value = json!({
+    let mut value = json!({
         "sandbox": reply.sandbox, "kept": reply.kept, "exit": reply.exit, "outcome": reply.outcome,
         "stdout": stdout, "stderr": stderr, "truncated": reply.truncated || cut || cut_too,
         "wall_ms": reply.usage.wall_ms, "changes": changes(&reply.changes),
         "changes_total": reply.changes.len(),
     });
+    if let Some(known) = known {
+        value["known"] = json!(known);
+    }
     said(value, reply.kept.then_some(reply.sandbox))
+}
+
+/// What is known about a command. That nothing can be told stops no run.
+#[cfg(feature = "knowledge")]
+fn known(work: &Work<'_>, command: &str) -> Vec<String> {
+    work.engine.known(work.caller, command).unwrap_or_default()
+}
+
+#[cfg(not(feature = "knowledge"))]
+fn known(_: &Work<'_>, _: &str) -> Vec<String> {
+    Vec::new()
 }
 
 /// A long text without its middle, and whether something is missing.

@@ -234,6 +234,7 @@ pub fn answer(mut done: Vec<Done>, order: Order, base: Result<BaseChecks>) -> Tr
         interrupted: false,
         notes,
         overlap,
+        recorded: Vec::new(),
     }
 }
 

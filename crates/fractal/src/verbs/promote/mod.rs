@@ -145,6 +145,7 @@ impl Progress<'_> {
             autorun: self.plan.autorun.clone(),
             made,
             notes: self.notes,
+            recorded: None,
         }
     }
 

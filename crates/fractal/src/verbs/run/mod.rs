@@ -116,6 +116,21 @@ impl RunIo {
         self
     }
 
+    /// Has the end of what goes to descriptors kept as well, and says which of
+    /// output and errors go there.
+    #[cfg(feature = "knowledge")]
+    pub(crate) fn keeping(mut self, most: usize) -> (RunIo, (bool, bool)) {
+        let copied = |output: Output| match output {
+            Output::Descriptor(to) => (Output::Copied(to, most), true),
+            other => (other, false),
+        };
+        let (stdout, out) = copied(self.streams.stdout);
+        let (stderr, err) = copied(self.streams.stderr);
+        self.streams.stdout = stdout;
+        self.streams.stderr = stderr;
+        (self, (out, err))
+    }
+
     /// Whether it is one script in memory, which can be ended as a program can.
     fn is_script(&self, world: World) -> bool {
         world == World::Virtual && matches!(self.job, Job::Command)

@@ -36,6 +36,9 @@ pub(super) fn settle(
         "changes": changes.list.len(), "tier": place.tier, "wall_ms": report.wall_ms, "cpu_ms": report.cpu_ms,
         "memory_peak_bytes": report.memory_peak_bytes,
     });
+    if let Some(experiment) = &run.experiment {
+        body.detail["experiment"] = json!(experiment);
+    }
     if let Some(kind) = run.part.kind() {
         body.detail["kind"] = json!(kind);
     }
@@ -136,6 +139,7 @@ fn reply(
         changes: list,
         changes_truncated,
         stale,
+        recorded: None,
     }
 }
 

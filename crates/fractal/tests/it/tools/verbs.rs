@@ -47,6 +47,31 @@ fn an_agent_works_from_run_to_promote() {
 }
 
 #[test]
+fn what_was_learned_comes_along_with_a_run_that_asks_for_it() {
+    let world = World::new();
+    world.make("s", "true > f").unwrap();
+    let ran = call(&world, "s", "run", json!({ "command": "tick tock", "known": true })).unwrap();
+    assert_eq!(ran["known"], json!([]), "{ran}");
+    let failure = json!({ "title": "tick tock never ends", "kind": "failure", "tags": ["time"],
+        "body": "Seen twice.", "outcome": "failed" });
+    let noted = call(&world, "s", "note", failure).unwrap();
+    let fix = json!({ "title": "tick needs a battery",
+        "relations": [{ "type": "fixes", "to": noted["id"] }] });
+    call(&world, "", "note", fix).unwrap();
+    let found = call(&world, "", "recall", json!({ "question": "tick tock" })).unwrap();
+    let titles: Vec<_> = found["hits"].as_array().unwrap().iter().map(|it| &it["title"]).collect();
+    assert_eq!(titles, ["tick tock never ends", "tick needs a battery"], "{found}");
+    let only = json!({ "question": "tick", "kinds": ["failure"], "tags": ["time"], "limit": 1 });
+    let only = call(&world, "", "recall", only).unwrap();
+    assert_eq!(only["hits"][0]["outcome"], "failed", "{only}");
+    let ran = call(&world, "s", "run", json!({ "command": "tick tock", "known": true })).unwrap();
+    let first = ran["known"][0].as_str().unwrap();
+    assert!(first.starts_with("failure: tick tock never ends ("), "{ran}");
+    let quiet = call(&world, "s", "run", json!({ "command": "tick tock" })).unwrap();
+    assert!(quiet.get("known").is_none(), "{quiet}");
+}
+
+#[test]
 fn several_ways_are_tried_and_ranked() {
     let world = World::new();
     let input = json!({

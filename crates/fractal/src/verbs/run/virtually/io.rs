@@ -36,6 +36,8 @@ pub(super) struct Streams {
 enum Sink {
     Keep(usize, Captured),
     To(File),
+    /// To a file, and the end of it is kept.
+    Both(File, usize, Captured),
     /// Where the other one goes, as on a terminal.
     Joined,
 }
@@ -45,6 +47,7 @@ impl Sink {
         match output {
             Output::Capture(most) => Sink::Keep(most, Captured::default()),
             Output::Descriptor(to) => Sink::To(to.into()),
+            Output::Copied(to, most) => Sink::Both(to.into(), most, Captured::default()),
         }
     }
 
@@ -57,13 +60,17 @@ impl Sink {
                 Ok(())
             }
             Sink::To(file) => file.write_all(bytes),
+            Sink::Both(file, most, kept) => {
+                kept.keep_end(bytes, *most);
+                file.write_all(bytes)
+            }
             Sink::Joined => Ok(()),
         }
     }
 
     fn kept(self) -> Captured {
         match self {
-            Sink::Keep(_, kept) => kept,
+            Sink::Keep(_, kept) | Sink::Both(_, _, kept) => kept,
             Sink::To(_) | Sink::Joined => Captured::default(),
         }
     }
