@@ -7,6 +7,8 @@ runs shell scripts that can reach nothing else.
 ``Sandbox`` is a copy-on-write clone of the real machine in which real programs
 run; what they did is looked at, compared, and brought back or thrown away.
 
+``note`` writes down what was learned on the way, and ``find`` brings it back.
+
 ``ToolRegistry`` offers both to agents, beside functions of yours.
 
 ``SandboxClient`` does the same through a server; ``ConfigManager`` tells what is
@@ -47,6 +49,7 @@ from ._commands import Command
 from ._sandbox_files import EntryInfo
 from .attempts import Attempt, Attempts, CheckResult
 from .client import ConfigManager, SandboxClient, Setting
+from .knowledge import FailureGroup, Found, Hit, Learned, Learning, Noted, find, learned, note
 from .sandbox import Promotion, RunResult, Sandbox, sandboxes, undo
 from .tools import Tool, ToolError, ToolRegistry, ToolResult
 
@@ -63,10 +66,16 @@ __all__ = [
     "Context",
     "Entry",
     "EntryInfo",
+    "FailureGroup",
+    "Found",
     "GitCommit",
+    "Hit",
     "HostDir",
     "Item",
+    "Learned",
+    "Learning",
     "Mounted",
+    "Noted",
     "Promotion",
     "RunResult",
     "Sandbox",
@@ -81,7 +90,10 @@ __all__ = [
     "ToolRegistry",
     "ToolResult",
     "Vfs",
+    "find",
+    "learned",
     "load_snapshots",
+    "note",
     "sandboxes",
     "undo",
 ]

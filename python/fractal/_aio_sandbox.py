@@ -15,11 +15,13 @@ from . import client as _client
 from ._aio_threads import on_thread, stoppable
 from ._fractal import Change, Vfs
 from ._sandbox_files import EntryInfo, WriteEntry
+from .knowledge import Found, Learned, Noted
 from .sandbox import Promotion, RunResult, Words
 
 if TYPE_CHECKING:
     import os
 
+    from .knowledge import When
     from .types import Data
 
     Directory = str | os.PathLike[str]
@@ -420,6 +422,23 @@ class SandboxClient:
         self, promotion: Promotion | str | None = None, directory: Directory | None = None
     ) -> Promotion:
         return await on_thread(self.sync.undo, promotion, directory)
+
+    async def note(
+        self, title: str, body: str = "", directory: Directory | None = None, **more: Any
+    ) -> Noted:
+        """With the keywords of ``fractal.SandboxClient.note``."""
+        return await on_thread(self.sync.note, title, body, directory, **more)
+
+    async def find(
+        self, text: str, directory: Directory | None = None, **which: Any
+    ) -> Found:
+        """With the keywords of ``fractal.SandboxClient.find``."""
+        return await on_thread(self.sync.find, text, directory, **which)
+
+    async def learned(
+        self, since: When | None = None, directory: Directory | None = None
+    ) -> Learned:
+        return await on_thread(self.sync.learned, since, directory)
 
     async def close(self) -> None:
         await on_thread(self.sync.close)

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ._connection import Connection, InProcess, engine, home, user_settings
 from ._http import Http
 from ._remote import Remote
 from .attempts import Attempts, Checks, asked_checks, asked_ways, attempts
+from .knowledge import Found, Learned, Noted, _found, _learned, _ms, _noted, _relations
 from .sandbox import Promotion, Sandbox, Words, _bounds, _box, _network, _promotion, _words
 from .tools import ToolRegistry
+
+if TYPE_CHECKING:
+    from .knowledge import When
 
 __all__ = ["ConfigManager", "SandboxClient", "Setting", "ToolRegistry"]
 
@@ -150,6 +154,77 @@ class SandboxClient:
         """Takes a promotion back, the latest one of a directory by default."""
         wanted = promotion.undo_id if isinstance(promotion, Promotion) else promotion
         return _promotion(self.connection(directory).apply("undo", promotion=wanted))
+
+    def note(
+        self,
+        title: str,
+        body: str = "",
+        directory: Directory | None = None,
+        *,
+        kind: str | None = None,
+        tags: Iterable[str] = (),
+        outcome: str | None = None,
+        experiment: str | None = None,
+        sandbox: Sandbox | str | None = None,
+        relations: Mapping[str, str | Iterable[str]] | Iterable[tuple[str, str]] = (),
+        verified: bool = False,
+    ) -> Noted:
+        """Writes down what was learned.
+
+        ``kind`` is ``insight`` (the default), ``failure``, ``decision``,
+        ``pattern`` or ``problem``; ``relations`` are words such as ``fixes`` and
+        the ids of records, or ``file:…``, ``package:…``.
+        """
+        reply = self.connection(directory).apply(
+            "note",
+            title=title,
+            body=body,
+            kind=kind,
+            tags=list(tags),
+            outcome=outcome,
+            experiment=experiment,
+            sandbox=sandbox.name if isinstance(sandbox, Sandbox) else sandbox,
+            relations=_relations(relations),
+            verified=verified,
+        )
+        return _noted(reply)
+
+    def find(
+        self,
+        text: str,
+        directory: Directory | None = None,
+        *,
+        kinds: Iterable[str] = (),
+        tags: Iterable[str] = (),
+        outcome: str | None = None,
+        sandbox: Sandbox | str | None = None,
+        since: When | None = None,
+        until: When | None = None,
+        limit: int | None = None,
+    ) -> Found:
+        """Asks what was learned, in words.
+
+        Records have all of ``tags`` and one of ``kinds``; a moment without a
+        date is in seconds since 1970.
+        """
+        reply = self.connection(directory).apply(
+            "find",
+            text=text,
+            kinds=list(kinds),
+            tags=list(tags),
+            outcome=outcome,
+            sandbox=sandbox.name if isinstance(sandbox, Sandbox) else sandbox,
+            since_ms=_ms(since),
+            until_ms=_ms(until),
+            limit=limit,
+        )
+        return _found(reply)
+
+    def learned(
+        self, since: When | None = None, directory: Directory | None = None
+    ) -> Learned:
+        """Insights, and failures by what they have in common."""
+        return _learned(self.connection(directory).apply("learned", since_ms=_ms(since)))
 
     def tools(self, directory: Directory | None = None) -> ToolRegistry:
         """The tools of a directory, which agents may be offered."""

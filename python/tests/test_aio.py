@@ -57,6 +57,18 @@ def test_cancelling_a_task_stops_its_script() -> None:
     asyncio.run(play())
 
 
+def test_what_was_learned_is_awaited(home: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    async def play() -> None:
+        async with aio.SandboxClient() as client:
+            noted = await client.note("gulls steal lunch", directory=tmp_path, kind="pattern")
+            found = await client.find("gulls", tmp_path)
+            assert [hit.key for hit in found] == [noted.id]
+            learned = await client.learned(directory=tmp_path)
+            assert noted.id in [one.key for one in learned.learned]
+
+    asyncio.run(play())
+
+
 def test_sandboxes(home: pathlib.Path, tmp_path: pathlib.Path) -> None:
     async def play() -> None:
         async with await aio.Sandbox.clone(tmp_path) as box:

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -325,6 +326,34 @@ def test_refusals_are_the_same_everywhere(
             box.view()
 
 
+def test_what_was_learned_is_found_through_every_door(
+    client: SandboxClient, at: pathlib.Path | None, box: Sandbox
+) -> None:
+    word = "".join(chr(97 + int(digit)) for digit in str(time.time_ns()))
+    start = time.time() - 1
+    first = client.note(
+        f"{word} breaks the build", "Seen twice.", at, kind="failure", tags=["b"], sandbox=box
+    )
+    fix = client.note(f"an older {word} helps", directory=at, relations={"fixes": first.id})
+    assert (first.kind, fix.kind, fix.root) == ("Failure", "Insight", "notes")
+    found = client.find(f"what about {word}?", at)
+    assert {hit.title for hit in found} == {first.title, fix.title}
+    assert len(found) == 2 and found.records >= 2 and found[0].score >= found[1].score
+    only = client.find(word, at, kinds=["failure"], tags=["b"], sandbox=box.name, limit=1)
+    assert [hit.key for hit in only] == [first.id] and "words" in only[0].why
+    assert only[0].written is not None and only[0].written.timestamp() >= start
+    assert [hit.title for hit in client.find(word, at, until=start)] == []
+    learned = client.learned(start, at)
+    assert fix.id in [one.key for one in learned.learned] and learned.passed == 0
+    assert client.learned(datetime.now(timezone.utc) + timedelta(days=1), at).learned == ()
+    with pytest.raises(ValueError, match="title"):
+        client.note(" ", directory=at)
+    with pytest.raises(FileNotFoundError):
+        client.note("x", directory=at, relations=[("cites", "01AAAAAAAAAAAAAAAAAAAAAAAA")])
+    # The key of this server is for everything, so it may know.
+    assert first.file is not None and first.file.endswith(first.path)
+
+
 def test_many_threads_share_a_client(client: SandboxClient, at: pathlib.Path | None) -> None:
     said: dict[int, str] = {}
 
@@ -393,12 +422,15 @@ def test_a_program_with_a_door_works_below_itself(project: pathlib.Path) -> None
         "from fractal import Sandbox\n"
         "with Sandbox.create() as box:\n"
         "    print(box.run('echo below').stdout, end='')\n"
+        "from fractal import find, note\n"
+        "note('marmots whistle')\n"
+        "print([hit.title for hit in find('marmots')])\n"
     )
     done = subprocess.run(
         [binary(), "run", "--rm", "--door", "--", *program(code)],
         cwd=project, capture_output=True, text=True,
     )
-    assert (done.returncode, done.stdout) == (0, "below\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "below\n['marmots whistle']\n"), done.stderr
 
 
 def test_the_registry_is_made_as_before(home: pathlib.Path, project: pathlib.Path) -> None:

@@ -221,7 +221,8 @@ def test_tools_that_work_on_do_not_keep_code_that_was_called_off(
     with Interpreter(box, tools={"work": work, "call_off": call_off}) as python:
         with pytest.raises(CalledOff):
             python.run(stubborn)
-        assert not ended.is_set() and not python.is_running
+        # Whether the process had to be ended depends on where the interrupt met it.
+        assert not ended.is_set()
         may_end.set()
         assert ended.wait(300) and python.run("1").value == 1
 
