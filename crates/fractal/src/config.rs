@@ -15,6 +15,8 @@ mod servers;
 mod stages;
 
 pub use attempts::TrySettings;
+#[cfg(feature = "knowledge")]
+pub(crate) use find::is_ours;
 #[cfg(any(feature = "tools", feature = "knowledge"))]
 pub(crate) use find::read_regular;
 #[cfg(feature = "knowledge")]

@@ -46,7 +46,7 @@ impl Config {
 
 /// Whether a file above the project was put there by somebody who has a say
 /// in it. A link counts as well as what it leads to.
-fn is_ours(path: &Path, directory: &Path) -> bool {
+pub(crate) fn is_ours(path: &Path, directory: &Path) -> bool {
     let project = directory.metadata().map(|meta| meta.uid());
     let me = rustix::process::geteuid().as_raw();
     let trusted = |uid: u32| uid == me || uid == 0 || project.as_ref().is_ok_and(|own| *own == uid);

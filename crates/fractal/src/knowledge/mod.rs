@@ -17,6 +17,7 @@ mod scrub;
 pub(crate) mod servers;
 mod signature;
 
+use crate::config::is_ours;
 use crate::{Caller, Engine};
 use fractal_index::bundle::Bundle;
 use fractal_index::{Index, IndexError, Root, RootKind};
@@ -58,8 +59,7 @@ pub(crate) fn project_of(directory: &Path) -> PathBuf {
     }
     let marks = [crate::config::FILE_NAME, ".git"];
     // Above us others may put what they like: in `/tmp` anybody may.
-    let owners = [Some(rustix::process::geteuid().as_raw()), owner_of(directory)];
-    let is_ours = |path: &Path| owner_of(path).is_some_and(|uid| owners.contains(&Some(uid)));
+    let is_ours = |path: &Path| path.symlink_metadata().is_ok() && is_ours(path, directory);
     let looks_so = |dir: &&Path| {
         marks.iter().any(|mark| is_ours(&dir.join(mark))) || has_experiment(dir, &is_ours)
     };
@@ -71,11 +71,6 @@ fn has_experiment(dir: &Path, is_ours: &dyn Fn(&Path) -> bool) -> bool {
     let entries = std::fs::read_dir(dir.join(fractal_index::bundle::HOME));
     let mut paths = entries.into_iter().flatten().flatten().map(|entry| entry.path());
     paths.any(|path| is_ours(&path) && Bundle::open(&path).is_ok())
-}
-
-fn owner_of(path: &Path) -> Option<u32> {
-    use std::os::unix::fs::MetadataExt;
-    path.symlink_metadata().ok().map(|meta| meta.uid())
 }
 
 /// What a view of the records is called, as a file name: the caller's project,

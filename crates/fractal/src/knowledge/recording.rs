@@ -173,7 +173,7 @@ pub(crate) fn promotion(
     record.relations.extend(touched.map(|it| thing("touches", Thing::File(in_project(&it.path)))));
     let mut body = String::new();
     for conflict in &reply.conflicts {
-        let _ = writeln!(body, "- conflict: {}", conflict.path);
+        let _ = writeln!(body, "- conflict: {}", in_project(&conflict.path));
     }
     for note in &reply.notes {
         let _ = writeln!(body, "- {note}");

@@ -105,7 +105,7 @@ mod tests {
             "exit 1: error: could not compile `y`",
         );
         check(
-            "cat: /home/ann/work/x.txt: No such file or directory\n",
+            "cat: /home/ann/app/x.txt: No such file or directory\n",
             "exit 1: cat: <path>: No such file or directory",
         );
         check(

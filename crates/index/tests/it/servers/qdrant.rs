@@ -308,7 +308,7 @@ fn what_differs(server: &Server) {
 
 fn away_and_back(server: &Server) {
     let Some((address, data, running)) = &server.double else {
-        println!("left out: a server of somebody else is not stopped");
+        println!("skipped: a server of somebody else is not stopped");
         return;
     };
     let mut embedded = Embedded::new(&NAMES);

@@ -10,7 +10,6 @@ const RECORDS: usize = 10_000;
 
 pub fn of(bolt: &Bolt) {
     if std::env::var_os("FRACTAL_TEST_SPEED").is_none() {
-        println!("not measured: FRACTAL_TEST_SPEED is not set");
         return;
     }
     let notes = Notes::new();
