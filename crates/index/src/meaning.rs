@@ -53,6 +53,12 @@ impl Index {
     /// How many records have no vectors of this model.
     pub fn without_vector(&self, model: &dyn Embedder) -> Result<u64> {
         self.vectors(model)?;
+        self.unembedded()
+    }
+
+    /// The same, once the vectors that are there are known to be the model's:
+    /// opening them reads all of them.
+    fn unembedded(&self) -> Result<u64> {
         self.catalog.ask(|conn| {
             let sql = "SELECT COUNT(*) FROM files LEFT JOIN embedded USING (num) \
                        WHERE embedded.print IS NOT files.print";
@@ -71,7 +77,7 @@ impl Index {
         let started = Instant::now();
         let mut flat = self.vectors(model)?;
         self.forget_gone(&mut flat)?;
-        let total = self.without_vector(model)?;
+        let total = self.unembedded()?;
         let (mut done, mut last) = (0, 0);
         while done < total && budget.is_none_or(|budget| started.elapsed() < budget) {
             let batch = self.pending(last)?;

@@ -86,7 +86,13 @@ pub fn extract(engine: &Engine, caller: &Caller, asked: &Extract) -> Result<Extr
         file: Some(file.to_string_lossy().into_owned()),
     };
     let promotion = match &asked.into {
-        Some(into) => Some(promote(engine, caller, &experiment, &chosen, into)?),
+        // The pattern is a record of its own, whatever becomes of the files.
+        Some(into) => {
+            Some(promote(engine, caller, &experiment, &chosen, into).map_err(|error| {
+                let why = error.hint.clone().map(|hint| format!("{hint}; ")).unwrap_or_default();
+                error.hint(format!("{why}the pattern is written: {}", pattern.path))
+            })?)
+        }
         None => None,
     };
     let files = chosen.iter().map(|path| path.to_string_lossy().into_owned()).collect();
